@@ -1,0 +1,64 @@
+// Backends and executables: a plan with code and addresses.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "megartp/error.h"
+#include "megartp/op_graph.h"
+#include "plan/kernel_plan.h"
+
+namespace megartp {
+
+struct BackendInfo {
+  std::string_view name;
+  std::string_view doc;
+  bool available = true;
+};
+std::vector<BackendInfo> backends();
+
+// What one run did, per operand row (stage).
+struct StageStats {
+  std::string name;
+  uint32_t num_tasks = 0;
+  double busy_ns = 0;  // summed over workers, waits excluded
+};
+struct RunStats {
+  double wall_ns = 0;
+  std::vector<StageStats> stages;
+};
+
+struct CpuThreadsOptions {
+  std::chrono::milliseconds timeout{10000};  // a run with no progress for this long ends with kDeadlock and a dump
+  bool randomize = false;                    // random delays before tasks and signals, from the seed
+  uint64_t seed = 0;
+  bool collect_stats = true;
+};
+
+// A plan ready to run on one backend. Not thread-safe: one run at a time per executable; several executables may run at once.
+class Executable {
+ public:
+  virtual ~Executable() = default;
+  // Binds an external tensor (argument, weight, state, output). Addresses may change between runs. The memory stays the caller's
+  // and must outlive the runs.
+  virtual Status bind(std::string_view tensor, void* data, size_t num_bytes) = 0;
+  // Address of any tensor, workspace included (intermediates stay readable after a run); nullptr when unknown or unbound.
+  virtual void* data(std::string_view tensor) const = 0;
+  // Fills workspace and bound outputs with 0xff bytes (NaN in every float format), so that a value nobody wrote shows.
+  virtual void poison() = 0;
+  virtual Result<RunStats> run() = 0;
+};
+
+// N threads, one per queue, walk the instruction tensor.
+Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const KernelPlan> plan,
+                                                        const CpuThreadsOptions& options = {});
+// Whole ops in double precision, from the graph.
+Result<std::unique_ptr<Executable>> prepare_cpu_reference(const OpGraph& graph, const ShapeEnv& shapes);
+
+}  // namespace megartp

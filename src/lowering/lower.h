@@ -1,0 +1,16 @@
+// OpGraph -> TaskGraph: resolves shapes, asks each family for its stages, derives events from regions.
+#pragma once
+
+#include "lowering/task_graph.h"
+#include "megartp/op_graph.h"
+
+namespace megartp {
+
+struct LowerOptions {
+  FinalizerMode finalizer = FinalizerMode::kFused;
+};
+
+// Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row holds.
+Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const LowerOptions& options = {});
+
+}  // namespace megartp

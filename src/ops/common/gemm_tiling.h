@@ -1,0 +1,43 @@
+// How GEMM families cut their work: M tiles, N tiles, K slices.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "base/math.h"
+
+namespace megartp::ops {
+
+inline constexpr int64_t kBlockN = 128;
+inline constexpr int64_t kBlockK = 128;  // one scale block
+
+// Rows of one M tile: 16 up to M = 16 (the decode case), then 32, then 64. Every output's sum has the same order whatever this
+// is, so it may change without changing a bit.
+constexpr int64_t block_m(int64_t m) { return m <= 16 ? 16 : m <= 32 ? 32 : 64; }
+
+struct Range {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// Piece `i` of [0, extent) cut into blocks of `block`, the last one ragged.
+constexpr Range block_range(int64_t extent, int64_t block, int64_t i) {
+  return {i * block, std::min(extent, (i + 1) * block)};
+}
+
+// Slice `i` of `splits` of K, in whole 128-wide blocks; the first slices take the remainder. Elements, clamped to k.
+constexpr Range split_range(int64_t k, int64_t splits, int64_t i) {
+  const int64_t blocks = ceil_div(k, kBlockK);
+  const int64_t base = blocks / splits;
+  const int64_t extra = blocks % splits;
+  const int64_t b = i * base + std::min(i, extra);
+  const int64_t e = b + base + (i < extra ? 1 : 0);
+  return {b * kBlockK, std::min(k, e * kBlockK)};
+}
+// A wanted split count, limited to the number of K blocks.
+constexpr int64_t clamp_splits(int64_t k, int64_t wanted) {
+  return std::max<int64_t>(1, std::min(wanted, ceil_div(k, kBlockK)));
+}
+
+}  // namespace megartp::ops

@@ -1,0 +1,49 @@
+#include "ops/op_registry.h"
+
+#include <algorithm>
+
+namespace megartp {
+namespace {
+
+struct Registry {
+  std::vector<const OpFamily*> families = generated_op_families();
+  std::vector<const OpSchema*> schemas;
+  Registry() {
+    std::sort(families.begin(), families.end(),
+              [](const OpFamily* a, const OpFamily* b) { return a->opcodes()[0].opcode < b->opcodes()[0].opcode; });
+    schemas.assign(families.begin(), families.end());
+  }
+};
+
+const Registry& registry() {
+  static const Registry r;
+  return r;
+}
+
+}  // namespace
+
+std::span<const OpSchema* const> op_schemas() { return registry().schemas; }
+std::span<const OpFamily* const> op_families() { return registry().families; }
+
+const OpFamily* find_op_family(std::string_view kind) {
+  for (const OpFamily* f : op_families())
+    if (f->kind() == kind) return f;
+  return nullptr;
+}
+
+const OpFamily* find_op_family_by_opcode(uint32_t opcode) {
+  for (const OpFamily* f : op_families())
+    for (const OpcodeInfo& info : f->opcodes())
+      if (info.opcode == opcode) return f;
+  return nullptr;
+}
+
+std::string_view opcode_name(uint32_t opcode) {
+  if (opcode == abi::kOpcodeNoOp) return "noop";
+  for (const OpFamily* f : op_families())
+    for (const OpcodeInfo& info : f->opcodes())
+      if (info.opcode == opcode) return info.name;
+  return "?";
+}
+
+}  // namespace megartp

@@ -1,0 +1,10 @@
+// The list that the build generates; use op_families() and friends from op_family.h.
+#pragma once
+
+#include <vector>
+
+#include "ops/op_family.h"
+
+namespace megartp {
+std::vector<const OpFamily*> generated_op_families();
+}  // namespace megartp
