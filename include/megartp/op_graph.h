@@ -132,17 +132,16 @@ class OpGraph {
   };
   // What ops that rotate or address a cache need of the batch.
   struct Positions {
-    Tensor positions;    // I32 [M]
-    Tensor cos_sin;      // F32 [POS, rope]: rope/2 cosines, then rope/2 sines
-    Tensor row_request;  // I32 [M]: the request of a row
-    Tensor block_table;  // I32 [R, TABLE]: page of each 64-token block, -1 = unused
+    Tensor positions;     // I32 [M]
+    Tensor cos_sin;       // F32 [POS, rope]: rope/2 cosines, then rope/2 sines
+    Tensor slot_mapping;  // I32 [M]: cache slot of each row, page * 64 + position % 64
   };
 
-  // B0. attrs: eps, split_k.
+  // B0. Writes one record of mla_kv_cache U8 [PAGES, 64 * record] per row. attrs: eps, split_k, pow2_scale (of q),
+  // mla_pow2_scale.
   struct QkvA {
-    Quantized q;        // F8_E4M3 [M, q_lora], F32 [M, ceil(q_lora/128)]
-    Tensor kv_latent;   // BF16 [M, kv_lora]
-    Tensor k_pe;        // BF16 [M, rope]
+    Quantized q;  // F8_E4M3 [M, q_lora], F32 [M, ceil(q_lora/128)]
+    Tensor kv;    // BF16 [M, kv_lora + rope]: normed latent, then rotated k_pe
   };
   QkvA qkv_a(Quantized x, Quantized q_a_proj, Quantized kv_a_proj, Tensor q_norm, Tensor kv_norm, Positions where,
              Tensor mla_kv_cache, Attrs attrs = {}, std::string_view name = "");
@@ -166,8 +165,9 @@ class OpGraph {
   // D2. Writes the first kv_lora columns of every head of q_out in place. kv_b [heads*(nope+v), kv_lora]. attrs: v.
   void q_absorb(Tensor q_nope, Quantized kv_b, Tensor q_out, Attrs attrs = {}, std::string_view name = "");
   // E1. logits F32 [M, round_up(KV, 256)]; columns at and beyond context_lens[m] are -inf.
-  Tensor indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Positions where,
-                       Attrs attrs = {}, std::string_view name = "");
+  // context_lens I32 [M]: visible length of each row; block_table I32 [R, TABLE]: page of each 64-token block, -1 = unused.
+  Tensor indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Tensor block_table,
+                       std::string_view name = "");
 
   // Marks tensors as outputs that the caller binds. State tensors keep their class.
   void set_outputs(std::span<const Tensor> outputs);

@@ -228,10 +228,10 @@ OpGraph::NormQuant OpGraph::add_rmsnorm_quant(Tensor x, Tensor residual, Tensor 
 
 OpGraph::QkvA OpGraph::qkv_a(Quantized x, Quantized q_a_proj, Quantized kv_a_proj, Tensor q_norm, Tensor kv_norm,
                              Positions where, Tensor mla_kv_cache, Attrs attrs, std::string_view name) {
-  const Tensor in[] = {x.q,    x.scale, q_a_proj.q,      q_a_proj.scale, kv_a_proj.q,       kv_a_proj.scale,  q_norm,
-                       kv_norm, where.positions, where.cos_sin, where.row_request, where.block_table, mla_kv_cache};
+  const Tensor in[] = {x.q,    x.scale, q_a_proj.q,      q_a_proj.scale, kv_a_proj.q,        kv_a_proj.scale,
+                       q_norm, kv_norm, where.positions, where.cos_sin,  where.slot_mapping, mla_kv_cache};
   const auto out = op("qkv_a", name, in, std::move(attrs));
-  return {{out[0], out[1]}, out[2], out[3]};
+  return {{out[0], out[1]}, out[2]};
 }
 
 Tensor OpGraph::head_gate(Tensor y, Tensor w, std::string_view name) {
@@ -241,8 +241,8 @@ Tensor OpGraph::head_gate(Tensor y, Tensor w, std::string_view name) {
 
 void OpGraph::indexer_k(Quantized x, Quantized wk, Tensor norm_w, Tensor norm_b, Positions where, Tensor index_k_cache,
                         Attrs attrs, std::string_view name) {
-  const Tensor in[] = {x.q,    x.scale,         wk.q,          wk.scale,          norm_w,           norm_b,
-                       where.positions, where.cos_sin, where.row_request, where.block_table, index_k_cache};
+  const Tensor in[] = {x.q,    x.scale,         wk.q,          wk.scale,           norm_w,
+                       norm_b, where.positions, where.cos_sin, where.slot_mapping, index_k_cache};
   op("indexer_k", name, in, std::move(attrs));
 }
 
@@ -265,10 +265,10 @@ void OpGraph::q_absorb(Tensor q_nope, Quantized kv_b, Tensor q_out, Attrs attrs,
   op("q_absorb", name, in, std::move(attrs));
 }
 
-Tensor OpGraph::indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Positions where,
-                              Attrs attrs, std::string_view name) {
-  const Tensor in[] = {q, weights, index_k_cache, context_lens, where.block_table};
-  return op("indexer_score", name, in, std::move(attrs))[0];
+Tensor OpGraph::indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Tensor block_table,
+                              std::string_view name) {
+  const Tensor in[] = {q, weights, index_k_cache, context_lens, block_table};
+  return op("indexer_score", name, in)[0];
 }
 
 }  // namespace megartp

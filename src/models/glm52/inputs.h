@@ -35,7 +35,7 @@ struct Buffer {
   Buffer clone() const;
 };
 
-// Everything that a run binds besides weights and outputs, by graph tensor name: x, residual, positions, row_request,
+// Everything that a run binds besides weights and outputs, by graph tensor name: x, residual, positions, slot_mapping,
 // context_lens ([M]), block_table, cos_sin, index_k_cache, mla_kv_cache.
 struct Inputs {
   ShapeEnv shapes;
