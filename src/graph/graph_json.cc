@@ -41,10 +41,12 @@ Json to_json_value(const Dim& dim) {
 Json to_json_value(const TensorInfo& tensor) {
   Json shape = Json::array();
   for (const Dim& d : tensor.shape) shape.push_back(to_json_value(d));
-  return {{"name", tensor.name},
-          {"dtype", to_string(tensor.dtype)},
-          {"shape", std::move(shape)},
-          {"storage", to_string(tensor.storage)}};
+  Json value = {{"name", tensor.name},
+                {"dtype", to_string(tensor.dtype)},
+                {"shape", std::move(shape)},
+                {"storage", to_string(tensor.storage)}};
+  if (tensor.is_partial) value["partial"] = true;
+  return value;
 }
 
 Json names_of(const OpGraph& graph, const std::vector<TensorId>& ids) {
@@ -149,6 +151,13 @@ class Fields {
     if (!v.is_string()) return malformed(path(key), "expected a string");
     return v.get_ref<const std::string&>();
   }
+  // An absent key is false.
+  Result<bool> boolean(std::string_view key) const {
+    const Json* v = find(key);
+    if (v == nullptr) return false;
+    if (!v->is_boolean()) return malformed(path(key), "expected true or false");
+    return v->get<bool>();
+  }
   Result<const Json*> array(std::string_view key) const {
     const Json& v = *find(key);
     if (!v.is_array()) return malformed(path(key), "expected an array");
@@ -173,6 +182,8 @@ class Fields {
   const Json* value_;
   std::string where_;
 };
+
+bool is_defined_by_op(Storage storage) { return storage == Storage::kActivation || storage == Storage::kOutput; }
 
 std::optional<Storage> parse_storage(std::string_view name) {
   for (const Storage s :
@@ -230,16 +241,15 @@ Result<Attrs> read_attrs(const Json* value, const std::string& where) {
   return attrs;
 }
 
-bool is_defined_by_op(Storage storage) { return storage == Storage::kActivation || storage == Storage::kOutput; }
-
 class Reader {
  public:
   explicit Reader(std::string name) : graph_(std::move(name)) {}
 
   Status read_tensors(const Json& list) {
     constexpr std::string_view kRequired[] = {"name", "dtype", "shape", "storage"};
+    constexpr std::string_view kOptional[] = {"partial"};
     for (size_t i = 0; i < list.size(); ++i) {
-      const Fields f = MEGARTP_TRY(Fields::of(list[i], fmt::format("tensors[{}]", i), kRequired));
+      const Fields f = MEGARTP_TRY(Fields::of(list[i], fmt::format("tensors[{}]", i), kRequired, kOptional));
       TensorInfo t;
       t.name = MEGARTP_TRY(f.string("name"));
       const std::string dtype = MEGARTP_TRY(f.string("dtype"));
@@ -250,6 +260,9 @@ class Reader {
       if (!parsed_storage) return malformed(f.path("storage"), "unknown storage class " + quote_name(storage));
       t.dtype = *parsed_dtype;
       t.storage = *parsed_storage;
+      t.is_partial = MEGARTP_TRY(f.boolean("partial"));
+      if (t.is_partial && !is_defined_by_op(t.storage))
+        return malformed(f.path("partial"), fmt::format("only a tensor that an op defines can be partial, not {}", quote_name(t.name)));
       const Json* shape = MEGARTP_TRY(f.array("shape"));
       t.shape = MEGARTP_TRY(read_shape(*shape, f.path("shape")));
       if (!tensor_positions_.emplace(t.name, i).second)
@@ -372,6 +385,8 @@ class Reader {
                                    quote_name(actual.name), what, is, says));
     };
     if (listed.dtype != actual.dtype) return mismatch("dtype", to_string(actual.dtype), to_string(listed.dtype));
+    if (listed.is_partial != actual.is_partial)
+      return mismatch("partial", actual.is_partial ? "true" : "false", listed.is_partial ? "true" : "false");
     if (listed.shape != actual.shape) return mismatch("shape", to_string(actual.shape), to_string(listed.shape));
     ++next_;
     return {};

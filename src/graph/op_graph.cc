@@ -229,7 +229,7 @@ Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::strin
   for (size_t i = 0; i < inferred.outputs.size(); ++i) {
     OutputSpec& spec = inferred.outputs[i];
     TensorInfo t{op_name + "." + (spec.name.empty() ? "out" : spec.name), spec.dtype, std::move(spec.shape),
-                 Storage::kActivation, static_cast<OpId>(ops_.size())};
+                 Storage::kActivation, static_cast<OpId>(ops_.size()), spec.is_partial};
     if (!output_names.empty()) t.name = std::string(output_names[i]);
     Status sound = check_tensor(t);
     if (sound && std::any_of(defined.begin(), defined.end(), [&](const TensorInfo& d) { return d.name == t.name; }))
