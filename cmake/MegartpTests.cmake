@@ -19,7 +19,7 @@ endfunction()
 # megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.
 function(megartp_add_test_binary target)
   add_executable(${target} ${ARGN})
-  target_link_libraries(${target} PRIVATE megartp megartp_flags GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_link_libraries(${target} PRIVATE megartp megartp_test_support megartp_flags GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
   if(TARGET rapidcheck)
     target_link_libraries(${target} PRIVATE rapidcheck)
   endif()

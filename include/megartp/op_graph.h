@@ -70,6 +70,7 @@ struct TensorInfo {
   Shape shape;
   Storage storage = Storage::kActivation;
   OpId producer = kInvalidId;  // the op that defines it; kInvalidId for args, weights and state
+  bool is_partial = false;     // its tiles are addends of one result, which the consumer adds in order (head_gate)
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 

@@ -175,7 +175,8 @@ std::vector<Tensor> OpGraph::op(std::string_view kind, std::string_view name, st
     std::string tensor_name =
         !output_names.empty() ? std::string(output_names[i])
                               : op_name + (spec.name.empty() ? std::string(".out") : "." + spec.name);
-    const Tensor t = add_tensor({std::move(tensor_name), spec.dtype, std::move(spec.shape), Storage::kActivation, op_id});
+    const Tensor t = add_tensor({std::move(tensor_name), spec.dtype, std::move(spec.shape), Storage::kActivation, op_id,
+                                 spec.is_partial});
     if (!t.valid()) return invalid;
     outputs.push_back(t);
     info.outputs.push_back(t.id);

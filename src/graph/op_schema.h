@@ -17,6 +17,7 @@ struct OutputSpec {
   std::string name;  // "residual", "q", ...
   DType dtype = DType::kF32;
   Shape shape;
+  bool is_partial = false;  // see TensorInfo
 };
 
 struct InferResult {
