@@ -4,9 +4,9 @@
 
 namespace megartp::ops {
 
-void absorb_tile_baseline(const AbsorbArgs& args, std::span<std::byte> scratch);
+void absorb_tile_baseline(const AbsorbArgs& args, std::byte* scratch);
 #ifdef MEGARTP_HAVE_X86_64_V3
-void absorb_tile_v3(const AbsorbArgs& args, std::span<std::byte> scratch);
+void absorb_tile_v3(const AbsorbArgs& args, std::byte* scratch);
 #endif
 
 std::span<const AbsorbTileFn> absorb_tile_variants() {
@@ -21,7 +21,7 @@ std::span<const AbsorbTileFn> absorb_tile_variants() {
 #endif
 }
 
-void absorb_tile(const AbsorbArgs& args, std::span<std::byte> scratch) {
+void absorb_tile(const AbsorbArgs& args, std::byte* scratch) {
   static const AbsorbTileFn kBest = absorb_tile_variants().back();
   kBest(args, scratch);
 }

@@ -33,11 +33,11 @@ struct AbsorbArgs {
   bf16* out = nullptr;             // element (first row, first column)
   int64_t ld_out = 0;
 };
-// Uses 80 KiB of scratch, 64-byte aligned.
-void absorb_tile(const AbsorbArgs& args, std::span<std::byte> scratch);
+inline constexpr int64_t kAbsorbScratchBytes = 80 * 1024;  // 64-byte aligned
+void absorb_tile(const AbsorbArgs& args, std::byte* scratch);
 
 // The two builds, for tests that compare their bits. The second is there only on machines that can run it.
-using AbsorbTileFn = void (*)(const AbsorbArgs& args, std::span<std::byte> scratch);
+using AbsorbTileFn = void (*)(const AbsorbArgs& args, std::byte* scratch);
 std::span<const AbsorbTileFn> absorb_tile_variants();
 
 }  // namespace megartp::ops

@@ -1,10 +1,8 @@
 // Body of absorb_tile, included once per instruction set by absorb_cpu_baseline.cc and absorb_cpu_v3.cc, which name the function.
-// Everything else stands in an unnamed namespace, so that the linker can never take a v3 function for the baseline build; for the
-// same reason nothing inline from other headers that is not constexpr arithmetic is called here.
+// Everything else stands in an unnamed namespace and no inline function of another header is called: the linker keeps one copy of
+// such a function, and the v3 copy must never end up in the baseline path.
 #pragma once
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
 
 #include "ops/common/absorb_cpu.h"
@@ -25,19 +23,27 @@ struct alignas(64) Scratch {
   float acc[kAbsorbMaxRows][kColumns];
   float q[kAbsorbMaxRows][kChunk];
 };
-static_assert(sizeof(Scratch) <= 80 * 1024);
+static_assert(sizeof(Scratch) <= kAbsorbScratchBytes);
+
+inline float as_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+inline uint32_t as_bits(float x) { return __builtin_bit_cast(uint32_t, x); }
+
+// The fp32 bits of x rounded to BF16 (as to_bf16 does it).
+inline uint32_t round_bits(float x) {
+  const uint32_t u = as_bits(x);
+  const uint32_t rounded = (u + 0x7fffU + ((u >> 16) & 1U)) & 0xffff0000U;
+  return (u & 0x7fffffffU) > 0x7f800000U ? 0x7fff0000U : rounded;
+}
 
 // bf16(value * scale) as fp32 bits, branch-free so that the loop over it becomes vector code.
 inline uint32_t dequantise(uint8_t byte, float scale) {
   const uint32_t magnitude = byte & 0x7fU;
   const uint32_t sign = static_cast<uint32_t>(byte & 0x80U) << 24;
-  const auto tiny = std::bit_cast<uint32_t>(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F);
+  const uint32_t tiny = as_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F);
   const uint32_t normal = (magnitude << 20) + (120U << 23);
   uint32_t bits = magnitude < 8U ? tiny : normal;
   bits = magnitude == 0x7fU ? 0x7fc00000U : bits;
-  const auto product = std::bit_cast<uint32_t>(std::bit_cast<float>(bits | sign) * scale);
-  const uint32_t rounded = (product + 0x7fffU + ((product >> 16) & 1U)) & 0xffff0000U;
-  return (product & 0x7fffffffU) > 0x7f800000U ? 0x7fff0000U : rounded;
+  return round_bits(as_float(bits | sign) * scale);
 }
 
 inline void dequantise_row(const e4m3* w, int64_t count, float scale, float* out) {
@@ -75,23 +81,23 @@ void multiply_chunk(Scratch& s, int64_t m_count, int64_t n_count, int64_t chunk)
 
 }  // namespace
 
-void MEGARTP_ABSORB_TILE(const AbsorbArgs& a, std::span<std::byte> scratch);
+void MEGARTP_ABSORB_TILE(const AbsorbArgs& a, std::byte* scratch);
 
-void MEGARTP_ABSORB_TILE(const AbsorbArgs& a, std::span<std::byte> scratch) {
-  auto& s = *reinterpret_cast<Scratch*>(scratch.data());
+void MEGARTP_ABSORB_TILE(const AbsorbArgs& a, std::byte* scratch) {
+  auto& s = *reinterpret_cast<Scratch*>(scratch);
   for (int64_t m = 0; m < a.m_count; ++m) std::memset(s.acc[m], 0, sizeof s.acc[m]);
   for (int64_t d_begin = 0; d_begin < a.d_count; d_begin += kChunk) {
-    const int64_t chunk = std::min(kChunk, a.d_count - d_begin);
+    const int64_t chunk = a.d_count - d_begin < kChunk ? a.d_count - d_begin : kChunk;
     for (int64_t d = 0; d < chunk; ++d) {
       const float scale = a.w_scale[(a.w_row + d_begin + d) / 128 * a.ld_w_scale];
       dequantise_row(a.w + (d_begin + d) * a.ldw, a.n_count, scale, s.w[d]);
     }
     for (int64_t m = 0; m < a.m_count; ++m)
-      for (int64_t d = 0; d < chunk; ++d) s.q[m][d] = to_float(a.q[m * a.ldq + d_begin + d]);
+      for (int64_t d = 0; d < chunk; ++d) s.q[m][d] = as_float(uint32_t{a.q[m * a.ldq + d_begin + d].bits} << 16);
     multiply_chunk(s, a.m_count, a.n_count, chunk);
   }
   for (int64_t m = 0; m < a.m_count; ++m)
-    for (int64_t n = 0; n < a.n_count; ++n) a.out[m * a.ld_out + n] = to_bf16(s.acc[m][n]);
+    for (int64_t n = 0; n < a.n_count; ++n) a.out[m * a.ld_out + n].bits = static_cast<uint16_t>(round_bits(s.acc[m][n]) >> 16);
 }
 
 }  // namespace megartp::ops

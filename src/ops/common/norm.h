@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/bfloat16.h"
 
@@ -55,13 +56,26 @@ inline float rms_scale(float sum, int64_t n, float eps) {
   return 1.0F / std::sqrt(sum / static_cast<float>(n) + eps);
 }
 
-// One factor of RMSNorm's output: (x * scale) * w in fp32, not rounded to BF16.
+// One value of RMSNorm's output in fp32, not rounded to BF16.
 inline float rmsnorm_value(float x, float scale, float w) { return x * scale * w; }
 
-// out[k] = bf16(x[k] * scale * w[k]) with the scale of the whole row; `out` may not overlap `x`.
-inline void rmsnorm_row(const float* x, const bf16* w, int64_t n, float eps, bf16* out) {
+inline float sum_of_squares(const bf16* x, int64_t n) {
+  return fixed_order_sum(n, [x](int64_t k) { return to_float(x[k]) * to_float(x[k]); });
+}
+
+// out[k] = bf16(x[k] * scale * w[k]) with the scale of the whole row. `X` is float or bf16; the row is read twice.
+template <class X>
+inline void rmsnorm_row(const X* x, const bf16* w, int64_t n, float eps, bf16* out) {
   const float scale = rms_scale(sum_of_squares(x, n), n, eps);
-  for (int64_t k = 0; k < n; ++k) out[k] = to_bf16(rmsnorm_value(x[k], scale, to_float(w[k])));
+  for (int64_t k = 0; k < n; ++k) {
+    float v = 0.0F;
+    if constexpr (std::is_same_v<X, bf16>) {
+      v = to_float(x[k]);
+    } else {
+      v = x[k];
+    }
+    out[k] = to_bf16(rmsnorm_value(v, scale, to_float(w[k])));
+  }
 }
 
 }  // namespace megartp::ops

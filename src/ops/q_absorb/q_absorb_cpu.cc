@@ -24,7 +24,7 @@ void q_absorb_run_tile(const CpuTile& t) {
   a.d_count = s.nope;
   a.out = t.operand<bf16>(kQAbsorbQOut) + first * out_columns + p.n_begin;
   a.ld_out = int64_t{s.heads} * out_columns;
-  absorb_tile(a, t.scratch);
+  absorb_tile(a, t.scratch.data());
 }
 
 }  // namespace megartp::ops
