@@ -17,6 +17,7 @@ using json = nlohmann::json;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 // Far above any model; products of two sizes stay far below what 32-bit tile coordinates hold.
 constexpr int64_t kMaxSize = 1 << 20;
+constexpr int64_t kMaxIndexDim = 4096;  // one finalizer's row
 constexpr int64_t kMaxColumns = int64_t{1} << 28;
 
 struct IntField {
@@ -298,12 +299,13 @@ Status check_config(const Config& c) {
     return fail(fmt::format("config field 'rope_theta' is {}, expected more than 1", c.rope_theta));
   if (c.qk_rope_head_dim % 2 != 0)
     return fail(fmt::format("config field 'qk_rope_head_dim' is {}, expected an even number", c.qk_rope_head_dim));
+  if (c.qk_nope_head_dim % 2 != 0)
+    return fail(fmt::format("config field 'qk_nope_head_dim' is {}, expected an even number", c.qk_nope_head_dim));
   if (c.index_head_dim < c.qk_rope_head_dim)
     return fail(fmt::format("config field 'index_head_dim' is {}, smaller than qk_rope_head_dim = {}", c.index_head_dim,
                             c.qk_rope_head_dim));
-  if (c.index_head_dim > 128)
-    return fail(fmt::format("config field 'index_head_dim' is {}; one key has one scale, which covers at most 128",
-                            c.index_head_dim));
+  if (c.index_head_dim > kMaxIndexDim)
+    return fail(fmt::format("config field 'index_head_dim' is {}, at most {} fit", c.index_head_dim, kMaxIndexDim));
   const struct {
     const char* what;
     int64_t value;

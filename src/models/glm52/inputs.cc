@@ -50,11 +50,12 @@ struct IndexPage {
   int64_t head_dim;
 
   void write_random(int64_t token, const Rng& rng, uint64_t key_idx, bool pow2) const {
-    float key[ops::kQuantGroup];
+    std::vector<float> key(static_cast<size_t>(head_dim));
     for (int64_t d = 0; d < head_dim; ++d)
-      key[d] = static_cast<float>(rng.normal(key_idx * static_cast<uint64_t>(head_dim) + static_cast<uint64_t>(d)));
+      key[static_cast<size_t>(d)] =
+          static_cast<float>(rng.normal(key_idx * static_cast<uint64_t>(head_dim) + static_cast<uint64_t>(d)));
     auto* codes = reinterpret_cast<e4m3*>(page + token * head_dim);
-    const float scale = ops::quantize_group(key, head_dim, pow2, codes);
+    const float scale = ops::quantize_group(key.data(), head_dim, pow2, codes);
     std::memcpy(page + kPageTokens * head_dim + 4 * token, &scale, sizeof scale);
   }
   void write_nan(int64_t token) const {
