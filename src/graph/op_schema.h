@@ -17,6 +17,7 @@ struct OutputSpec {
   std::string name;  // "residual", "q", ...
   DType dtype = DType::kF32;
   Shape shape;
+  bool is_partial = false;  // see TensorInfo
 };
 
 struct InferResult {
@@ -28,6 +29,7 @@ struct InferContext {
   std::string_view op_name;
   std::span<const TensorInfo> inputs;
   const Attrs& attrs;
+  std::string_view op_kind = {};
 };
 
 // One accepted attribute: schemas reject unknown names and wrong types with its list.
