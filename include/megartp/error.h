@@ -42,6 +42,11 @@ struct Error {
   ErrorCode code = ErrorCode::kInternal;
   std::string message;
   std::vector<std::pair<std::string, std::string>> context;
+  std::string details;  // further lines, e.g. what each worker of a stuck run waits for; empty for most errors
+
+  Error() = default;
+  Error(ErrorCode error_code, std::string sentence, std::vector<std::pair<std::string, std::string>> pairs = {})
+      : code(error_code), message(std::move(sentence)), context(std::move(pairs)) {}
 
   // Adds one key/value pair and returns *this, for use while forwarding.
   Error&& with(std::string_view key, std::string_view value) && {

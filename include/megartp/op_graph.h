@@ -84,7 +84,7 @@ struct OpInfo {
   friend bool operator==(const OpInfo&, const OpInfo&) = default;
 };
 
-// A handle into the graph that made it.
+// A handle into the graph that made it. Another graph cannot tell it from its own: never mix them.
 struct Tensor {
   TensorId id = kInvalidId;
   bool valid() const { return id != kInvalidId; }
@@ -97,16 +97,19 @@ struct RopeOptions {
 
 class OpGraph {
  public:
-  explicit OpGraph(std::string name) : name_(std::move(name)) {}
+  // Names of graphs, ops and tensors: 1 to 256 bytes of UTF-8 without NUL; anything else is a sticky error.
+  explicit OpGraph(std::string name);
 
   // --- tensors -------------------------------------------------------------------------------------------------------
+  // Shapes have 1 to 4 dims; constants run from 1 to 2^31 - 1.
   Tensor runtime_arg(std::string_view name, DType dtype, Shape shape);
   Tensor bound_weight(std::string_view name, DType dtype, Shape shape);
   Tensor state(std::string_view name, DType dtype, Shape shape);
 
   // --- ops -----------------------------------------------------------------------------------------------------------
   // Any registered family. `name` must be unique ("" = kind plus a number). Output tensors are called "<name>.<output>",
-  // unless output_names gives names for them. Returns one Tensor per output; invalid ones after an error.
+  // unless output_names gives names for them. Returns one Tensor per output; invalid ones after an error. An op is recorded whole
+  // or not at all. It may not update a tensor in place that it also takes as another input.
   std::vector<Tensor> op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs, Attrs attrs = {},
                          std::span<const std::string_view> output_names = {});
 
@@ -170,7 +173,7 @@ class OpGraph {
   Tensor indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Tensor block_table,
                        std::string_view name = "");
 
-  // Marks tensors as outputs that the caller binds. State tensors keep their class.
+  // Marks tensors as outputs that the caller binds; repeated calls add, a tensor counts once. State tensors keep their class.
   void set_outputs(std::span<const Tensor> outputs);
   void set_outputs(std::initializer_list<Tensor> outputs) { set_outputs(std::span(outputs.begin(), outputs.size())); }
 
@@ -188,7 +191,11 @@ class OpGraph {
   }
 
  private:
+  Status check_tensor(const TensorInfo& info) const;
+  Tensor push_tensor(TensorInfo info);
   Tensor add_tensor(TensorInfo info);
+  Result<std::vector<Tensor>> record_op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs,
+                                        Attrs attrs, std::span<const std::string_view> output_names);
   void fail(Error error);
 
   std::string name_;

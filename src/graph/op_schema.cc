@@ -1,5 +1,7 @@
 #include "graph/op_schema.h"
 
+#include "graph/text.h"
+
 namespace megartp {
 
 const OpSchema* find_op_schema(std::string_view kind) {
@@ -10,15 +12,16 @@ const OpSchema* find_op_schema(std::string_view kind) {
 
 namespace {
 std::string op_label(const InferContext& context) {
-  std::string s = "op '" + std::string(context.op_name) + "'";
-  return s;
+  std::string label = "op " + quote_name(context.op_name);
+  if (!context.op_kind.empty()) label += " (" + std::string(context.op_kind) + ")";
+  return label;
 }
 }  // namespace
 
 Error shape_error(const InferContext& context, uint32_t input_idx, std::string_view expected) {
   const TensorInfo& t = context.inputs[input_idx];
   return Error{ErrorCode::kInvalidArgument,
-               op_label(context) + ": tensor '" + t.name + "' has shape " + to_string(t.shape) + ", expected " +
+               op_label(context) + ": tensor " + quote_name(t.name) + " has shape " + to_string(t.shape) + ", expected " +
                    std::string(expected),
                {}};
 }
@@ -26,7 +29,7 @@ Error shape_error(const InferContext& context, uint32_t input_idx, std::string_v
 Status expect_tensor(const InferContext& context, uint32_t input_idx, DType dtype, const Shape& expected) {
   const TensorInfo& t = context.inputs[input_idx];
   if (t.dtype != dtype)
-    return make_error(ErrorCode::kInvalidArgument, op_label(context) + ": tensor '" + t.name + "' has dtype " +
+    return make_error(ErrorCode::kInvalidArgument, op_label(context) + ": tensor " + quote_name(t.name) + " has dtype " +
                                                        std::string(to_string(t.dtype)) + ", expected " +
                                                        std::string(to_string(dtype)));
   bool same = t.shape.size() == expected.size();

@@ -29,6 +29,7 @@ struct InferContext {
   std::string_view op_name;
   std::span<const TensorInfo> inputs;
   const Attrs& attrs;
+  std::string_view op_kind = {};
 };
 
 // One accepted attribute: schemas reject unknown names and wrong types with its list.
