@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "io/safetensors_header.h"
+#include "megartp/dim.h"
 
 namespace megartp {
 namespace {
@@ -42,7 +43,7 @@ class Mapping {
 
  private:
   Status map(int fd) {
-    struct stat info {};
+    struct stat info{};
     if (fstat(fd, &info) != 0)
       return make_error(ErrorCode::kIo, fmt::format("cannot read the file's size: {}", std::strerror(errno)));
     if (!S_ISREG(info.st_mode)) return make_error(ErrorCode::kIo, "not a regular file");
@@ -72,13 +73,14 @@ struct SafetensorsFile::Impl {
 
 Status SafetensorsFile::Impl::read(std::span<const std::byte> bytes) {
   if (bytes.size() < kPrefixBytes)
-    return make_error(ErrorCode::kParse,
-                      fmt::format("the file has {} bytes; a safetensors file has at least {}", bytes.size(), kPrefixBytes));
+    return make_error(ErrorCode::kParse, fmt::format("the file has {} bytes; a safetensors file has at least {}",
+                                                     bytes.size(), kPrefixBytes));
   uint64_t header_bytes = 0;
   for (uint64_t i = 0; i < kPrefixBytes; ++i) header_bytes |= std::to_integer<uint64_t>(bytes[i]) << (8 * i);
   if (header_bytes > kMaxHeaderBytes)
-    return make_error(ErrorCode::kParse, fmt::format("the header's length is given as {} bytes, more than the limit of {}",
-                                                     header_bytes, kMaxHeaderBytes));
+    return make_error(ErrorCode::kParse,
+                      fmt::format("the header's length is given as {} bytes, more than the limit of {}", header_bytes,
+                                  kMaxHeaderBytes));
   if (header_bytes > bytes.size() - kPrefixBytes)
     return make_error(ErrorCode::kParse, fmt::format("the header's length is given as {} bytes, but only {} follow",
                                                      header_bytes, bytes.size() - kPrefixBytes));
@@ -120,7 +122,8 @@ const TensorView* SafetensorsFile::find(std::string_view name) const {
   return it == impl_->by_name.end() ? nullptr : &impl_->tensors[it->second];
 }
 
-Result<const TensorView*> SafetensorsFile::get(std::string_view name, DType dtype, std::span<const int64_t> dims) const {
+Result<const TensorView*> SafetensorsFile::get(std::string_view name, DType dtype,
+                                               std::span<const int64_t> dims) const {
   const TensorView* t = find(name);
   if (t == nullptr) return make_error(ErrorCode::kNotFound, fmt::format("the file has no tensor '{}'", name));
   if (t->dtype != dtype)

@@ -1,4 +1,5 @@
-// libFuzzer entry of the safetensors reader: whatever the bytes are, parse() ends, and every view it gives lies inside them.
+// libFuzzer entry of the safetensors reader: whatever the bytes are, parse() ends, and every view it gives lies inside
+// them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,7 +1,8 @@
-// The JSON header of a safetensors file, parsed and checked. Called by the reader only; it works on bytes and opens no file.
+// The JSON header of a safetensors file, parsed and checked. Called by the reader only; it works on bytes and opens no
+// file.
 //
-// Invariant of a parsed header: names are unique, shapes multiply without overflow, and the tensors lie back to back in the data
-// section, in ascending order, from its first byte to its last.
+// Invariant of a parsed header: names are unique, shapes multiply without overflow, and the tensors lie back to back in
+// the data section, in ascending order, from its first byte to its last.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +29,8 @@ struct Header {
   std::map<std::string, std::string> metadata;
 };
 
-// Parses and checks the header text against a data section of `data_bytes`. kParse (kUnsupported for a dtype that the format
-// knows and we do not) with the tensor's name.
+// Parses and checks the header text against a data section of `data_bytes`. kParse (kUnsupported for a dtype that the
+// format knows and we do not) with the tensor's name.
 Result<Header> parse_safetensors_header(std::string_view json, uint64_t data_bytes);
 
 // Bytes of a tensor; false when they do not fit an int64.

@@ -8,6 +8,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "megartp/dim.h"
+
 #include "base/file.h"
 #include "base/math.h"
 #include "io/safetensors.h"
@@ -41,12 +43,10 @@ Status check_tensors(std::span<const TensorToWrite> tensors, std::vector<Placed>
   return {};
 }
 
-// A tensor whose size is a multiple of 2^a keeps everything behind it aligned to 2^a. So the order "largest such power first"
-// aligns every tensor to the power of its own size: to 64 for nearly all, and always to its element.
+// A tensor whose size is a multiple of 2^a keeps everything behind it aligned to 2^a. So the order "largest such power
+// first" aligns every tensor to the power of its own size: to 64 for nearly all, and always to its element.
 void order_for_alignment(std::vector<Placed>& placed) {
-  const auto power = [](const Placed& p) {
-    return std::min(6, p.num_bytes == 0 ? 6 : std::countr_zero(p.num_bytes));
-  };
+  const auto power = [](const Placed& p) { return std::min(6, p.num_bytes == 0 ? 6 : std::countr_zero(p.num_bytes)); };
   std::stable_sort(placed.begin(), placed.end(), [&](const Placed& a, const Placed& b) { return power(a) > power(b); });
 }
 
@@ -56,9 +56,8 @@ Result<std::string> header_text(std::span<const Placed> placed, const std::map<s
     if (!metadata.empty()) header["__metadata__"] = metadata;
     uint64_t at = 0;
     for (const Placed& p : placed) {
-      header[p.tensor->name] = {{"dtype", to_string(p.tensor->dtype)},
-                                {"shape", p.tensor->dims},
-                                {"data_offsets", {at, at + p.num_bytes}}};
+      header[p.tensor->name] = {
+          {"dtype", to_string(p.tensor->dtype)}, {"shape", p.tensor->dims}, {"data_offsets", {at, at + p.num_bytes}}};
       at += p.num_bytes;
     }
     std::string text = header.dump();

@@ -2,12 +2,16 @@
 //
 // Task ids are contiguous per stage, in stage order (a topological order of the graph's program order). Regions are not stored:
 // ask Stage::tile() again.
+//
+// A task sends its publications in ascending order, and the last one when it is over: an event on a publication therefore implies
+// the lower ones of the same units, and one on the stage's last publication also implies that their reads are done.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "abi/instruction.h"
@@ -52,7 +56,9 @@ struct Task {
   std::array<abi::Wait, abi::kMaxWaits> waits{};
   std::array<abi::Signal, abi::kMaxSignals> signals{};
   std::array<uint32_t, abi::kMaxPayload> payload{};
-  float cost_us = 0;  // estimate on the target, for packers
+  // Of the tile, for cost models: bytes moved (weights included), floating-point operations.
+  float bytes = 0;
+  float flops = 0;
 };
 
 struct TaskStage {

@@ -40,6 +40,7 @@ class Case:
     with_indexer: bool = True
     with_mla_cache: bool = False  # give a cache with old contents instead of none
     ragged_format: bool = True  # context_lens [M] and query_start_loc, or context_lens [requests, new]
+    small: bool = False  # inputs and projections so small that every norm's eps matters, and a row of zeros (amax floor)
 
 
 def glm_config(**dims):
@@ -63,6 +64,7 @@ CASES = [
         new_tokens=[3, 2],
         kv=[131, 64],
         with_mla_cache=True,
+        small=True,
         config=glm_config(
             hidden_size=640, q_lora_rank=192, kv_lora_rank=96, num_attention_heads=3, qk_nope_head_dim=48, qk_rope_head_dim=32,
             v_head_dim=40, index_n_heads=2, index_head_dim=64,
@@ -126,7 +128,7 @@ def quantize_weight(w):
 
 
 def random_matrix(rng, n, k):
-    """Normal values whose size differs from block to block."""
+    """Normal values whose size differs from block to block; a product with a normed row is of order one."""
     gain = np.exp2(rng.uniform(-1, 1, (num_groups(n), num_groups(k)))).repeat(GROUP, 0).repeat(GROUP, 1)[:n, :k]
     return (rng.standard_normal((n, k)) * gain / np.sqrt(k)).astype(np.float32)
 
@@ -135,9 +137,10 @@ def make_weights(rng, case, c):
     tensors = {}
     layer = f"model.layers.{case.layer}."
 
-    def matrix(name, n, k):
+    def matrix(name, n, k, small_scale=1.0):
         base = f"{layer}self_attn.{name}.weight"
-        tensors[base], tensors[base + "_scale_inv"] = quantize_weight(random_matrix(rng, n, k))
+        scale = np.float32(small_scale if case.small else 1)
+        tensors[base], tensors[base + "_scale_inv"] = quantize_weight(random_matrix(rng, n, k) * scale)
 
     def vector(name, n, mean):
         tensors[layer + name] = (mean + 0.2 * rng.standard_normal(n)).astype(BF16)
@@ -146,14 +149,14 @@ def make_weights(rng, case, c):
     vector("input_layernorm.weight", hidden, 1)
     vector("self_attn.q_a_layernorm.weight", c.q_lora, 1)
     vector("self_attn.kv_a_layernorm.weight", c.kv_lora, 1)
-    matrix("q_a_proj", c.q_lora, hidden)
-    matrix("kv_a_proj_with_mqa", c.kv_lora + c.rope, hidden)
+    matrix("q_a_proj", c.q_lora, hidden, small_scale=4e-3)  # squared: about eps
+    matrix("kv_a_proj_with_mqa", c.kv_lora + c.rope, hidden, small_scale=4e-3)
     matrix("q_b_proj", c.heads * (c.nope + c.rope), c.q_lora)
     matrix("kv_b_proj", c.heads * (c.nope + c.v), c.kv_lora)
     if case.with_indexer:
         vector("self_attn.indexer.k_norm.weight", c.index_dim, 1)
         vector("self_attn.indexer.k_norm.bias", c.index_dim, 0)
-        matrix("indexer.wk", c.index_dim, hidden)
+        matrix("indexer.wk", c.index_dim, hidden, small_scale=1e-3)
         matrix("indexer.wq_b", c.index_heads * c.index_dim, c.q_lora)
         gate = random_matrix(rng, c.index_heads, hidden)
         tensors[layer + "self_attn.indexer.weights_proj.weight"] = gate.astype(BF16)
@@ -170,10 +173,13 @@ def make_io(rng, case, c):
     for request, count in enumerate(pages_of):
         block_table[request, :count] = list(itertools.islice(pages, count))
     lengths = np.concatenate([np.arange(kv - new + 1, kv + 1) for kv, new in zip(case.kv, case.new_tokens)]).astype(np.int32)
-    outliers = 1 + 7 * (rng.random(hidden) < 0.02)
+    size = (1 + 7 * (rng.random(hidden) < 0.02)) * np.ones((rows, 1))  # a few large channels
+    if case.small:
+        size *= 2e-3
+        size[-1] = 0
     io = {
-        "x": (rng.standard_normal((rows, hidden)) * outliers).astype(BF16),
-        "residual": (2 * rng.standard_normal((rows, hidden)) * outliers).astype(BF16),
+        "x": (rng.standard_normal((rows, hidden)) * size).astype(BF16),
+        "residual": (2 * rng.standard_normal((rows, hidden)) * size).astype(BF16),
         "positions": lengths - 1,
         "block_table": block_table,
         "index_k_cache": index_k_cache(rng, case, c, block_table, num_all),

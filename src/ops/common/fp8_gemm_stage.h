@@ -1,0 +1,108 @@
+// The GEMM half of split-K families: block-scaled FP8 GEMM tiles that leave fp32 partials for a finalizer.
+//
+// A family puts Fp8GemmSpec into its spec, asks Fp8GemmTiles for every tile's payload, regions and cost, runs a tile with
+// run_fp8_gemm_tile and checks one with check_fp8_gemm. Its finalizer adds the partials of a row with sum_partials.
+//
+//   N: | segment 0 (weight 0) | segment 1 (weight 1) |      tiles of block_n, cut at segment ends
+//   partial F32 [splits, M, N]: tile (m, n, s) writes box [s, m rows, n columns]
+//
+// Tile order: M tiles outermost, then N tiles, then K splits. The sum's order depends on K and splits alone, so block_m and
+// block_n may change without changing a bit.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "ops/common/gemm_tiling.h"
+#include "ops/op_family.h"
+
+namespace megartp::ops {
+
+inline constexpr uint32_t kMaxGemmSegments = 2;
+
+// Static numbers, as u32 words of a family's spec.
+struct Fp8GemmSpec {
+  uint32_t k;
+  uint32_t splits;
+  std::array<uint32_t, kMaxGemmSegments> segment_rows;  // weight rows; 0 = no such segment
+};
+inline uint32_t total_n(const Fp8GemmSpec& spec) { return spec.segment_rows[0] + spec.segment_rows[1]; }
+
+// A tile's payload, in word order; a family may add up to two words.
+struct Fp8GemmPayload {
+  uint32_t m_begin;
+  uint32_t m_count;
+  uint32_t n_begin;  // in the concatenation of the segments
+  uint32_t n_count;
+  uint32_t split;
+  uint32_t m_total;
+};
+inline constexpr uint32_t kFp8GemmPayloadWords = 6;
+Fp8GemmPayload decode_fp8_gemm_payload(const uint32_t* words);
+
+// Where the tile's tensors stand in the operand row.
+struct Fp8GemmSlots {
+  struct Weight {
+    uint32_t weight;  // F8 [rows, K]
+    uint32_t scale;   // F32 [ceil(rows/128), ceil(K/128)]
+  };
+  uint32_t a = 0;        // F8 [M, K]
+  uint32_t a_scale = 0;  // F32 [M, ceil(K/128)]
+  std::array<Weight, kMaxGemmSegments> segments{};
+  uint32_t partial = 0;  // F32 [splits, M, N]
+};
+
+// Enumerates the tiles.
+class Fp8GemmTiles {
+ public:
+  struct Tensors {
+    TensorId a = kInvalidId;
+    TensorId a_scale = kInvalidId;
+    TensorId partial = kInvalidId;
+  };
+  // m rows; segments as in `spec`.
+  Fp8GemmTiles(const Tensors& tensors, const Fp8GemmSpec& spec, int64_t m, int64_t block_n = kBlockN);
+
+  struct Coordinates {
+    uint32_t m_tile = 0;
+    uint32_t n_tile = 0;
+    uint32_t split = 0;
+  };
+  Coordinates coordinates(uint32_t tile_idx) const;
+  // Payload, reads (activation rows and scales of the K slice; weights are constant and not listed), the partial box as write
+  // (publication 0), and costs. join_group stays as it is.
+  void tile(uint32_t tile_idx, TileDesc& out) const;
+
+  uint32_t num_tiles() const { return num_m_tiles_ * num_n_tiles() * spec_.splits; }
+  uint32_t num_m_tiles() const { return num_m_tiles_; }
+  uint32_t num_n_tiles() const { return static_cast<uint32_t>(n_tiles_.size()); }
+  Range m_range(uint32_t m_tile) const { return block_range(m_, block_m(m_), m_tile); }
+  Range n_range(uint32_t n_tile) const { return n_tiles_[n_tile]; }
+
+ private:
+  Tensors tensors_;
+  Fp8GemmSpec spec_;
+  int64_t m_;
+  uint32_t num_m_tiles_;
+  std::vector<Range> n_tiles_;
+};
+
+// Runs one tile: partial[split, m rows, n columns] = block-scaled product over the split's K slice (order of gemm_cpu.h).
+void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& payload, const CpuTile& tile, const Fp8GemmSlots& slots);
+
+// Errors unless the spec is sound, the payload's ranges lie inside and the operands have the right dtypes and dims. `kind` names
+// the family in the message.
+Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const InstructionCheck& check, const Fp8GemmSlots& slots);
+
+// out[i] = partial[0][i] + partial[1][i] + ..., splits ascending; `partial` points at the first value, splits are
+// `split_stride` values apart.
+void sum_partials(const float* partial, int64_t split_stride, int64_t splits, int64_t count, float* out);
+
+std::string describe_fp8_gemm_payload(std::span<const uint32_t> payload);  // "m 0..16, n 128..256, k-split 2"
+std::string describe_fp8_gemm_spec(const Fp8GemmSpec& spec);               // "N=2048+576 K=6144 splits=4"
+
+}  // namespace megartp::ops
