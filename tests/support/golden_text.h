@@ -30,9 +30,7 @@ inline std::string first_difference(std::string_view expected, std::string_view 
   }
 }
 
-// `name` is relative to tests/golden.
-inline void expect_golden_text(const std::string& name, const std::string& actual) {
-  const std::string path = std::string(MEGARTP_SOURCE_DIR) + "/tests/golden/" + name;
+inline void expect_golden_text(const std::string& path, const std::string& actual) {
   const char* update = std::getenv("MEGARTP_UPDATE_GOLDEN");
   if (update != nullptr && std::string_view(update) == "1") {
     std::ofstream out(path, std::ios::binary);
