@@ -1,4 +1,5 @@
-// parallel_for: a loop over an index range on all cores, for set-up work (synthetic weights, scans, tables). Not for running plans.
+// parallel_for: a loop over an index range on all cores, for set-up work (synthetic weights, scans, tables). Not for
+// running plans.
 //
 // The body sees disjoint ranges and must give the same result however the range is cut.
 #pragma once
@@ -11,8 +12,8 @@
 
 namespace megartp {
 
-// Calls body(begin, end) for ranges that together cover [0, count), each of at least `grain` indices (the last may be shorter).
-// Returns when all are done. The body must not throw.
+// Calls body(begin, end) for ranges that together cover [0, count), each of at least `grain` indices (the last may be
+// shorter). Returns when all are done. The body must not throw.
 template <class Body>
 void parallel_for(uint64_t count, uint64_t grain, const Body& body) {
   const uint64_t cores = std::max(1U, std::thread::hardware_concurrency());

@@ -15,7 +15,9 @@ using Kind = WeightSpec::Kind;
 
 constexpr double kIndexNormEps = 1e-6;  // fixed in every implementation, whatever rms_norm_eps says
 
-std::string layer_name(int64_t layer, std::string_view tensor) { return fmt::format("model.layers.{}.{}", layer, tensor); }
+std::string layer_name(int64_t layer, std::string_view tensor) {
+  return fmt::format("model.layers.{}.{}", layer, tensor);
+}
 std::string attention_name(int64_t layer, std::string_view tensor) {
   return fmt::format("model.layers.{}.self_attn.{}", layer, tensor);
 }
@@ -32,43 +34,45 @@ class LayerBuilder {
     const bool indexer = layer_has_indexer(c, layer_);
     LayerTensors t;
     t.x = x.valid() ? x : graph_.runtime_arg(named("x"), DType::kBF16, {"M", c.hidden_size});
-    t.residual = residual.valid() ? residual : graph_.runtime_arg(named("residual"), DType::kBF16, {"M", c.hidden_size});
+    t.residual =
+        residual.valid() ? residual : graph_.runtime_arg(named("residual"), DType::kBF16, {"M", c.hidden_size});
     const Tensor positions = shared("positions", DType::kI32, {"M"});
     const Tensor slots = shared("slot_mapping", DType::kI32, {"M"});
     const Tensor cos_sin = shared("cos_sin", DType::kF32, {"POS", c.qk_rope_head_dim});
-    t.mla_kv_cache = graph_.state(named("mla_kv_cache"), DType::kU8,
-                                  {"PAGES", ops::kPageTokens * ops::mla_record_bytes(c.kv_lora_rank, c.qk_rope_head_dim)});
+    t.mla_kv_cache =
+        graph_.state(named("mla_kv_cache"), DType::kU8,
+                     {"PAGES", ops::kPageTokens * ops::mla_record_bytes(c.kv_lora_rank, c.qk_rope_head_dim)});
 
     // Program order is the order in which tiles are dealt to workers: what the longest chain needs comes first.
     const auto a0 = op("add_rmsnorm_quant", "A0", {t.x, t.residual, weight("input_layernorm.weight")},
                        {{"eps", c.rms_norm_eps}, {"pow2_scale", options_.act_pow2_scale}},
                        {"residual_out", "norm", "hidden_q", "hidden_scale"});
     t.residual_out = a0[0];
-    const auto b0 = op("qkv_a", "B0",
-                       {a0[2], a0[3], attention("q_a_proj.weight"), attention("q_a_proj.weight_scale_inv"),
-                        attention("kv_a_proj_with_mqa.weight"), attention("kv_a_proj_with_mqa.weight_scale_inv"),
-                        attention("q_a_layernorm.weight"), attention("kv_a_layernorm.weight"), positions, cos_sin, slots,
-                        t.mla_kv_cache},
-                       {{"eps", c.rms_norm_eps},
-                        {"interleave", c.rope_interleave},
-                        {"pow2_scale", options_.act_pow2_scale},
-                        {"mla_pow2_scale", options_.mla_pow2_scale}},
-                       {"q_resid", "q_resid_scale", "kv"});
+    const auto b0 = op(
+        "qkv_a", "B0",
+        {a0[2], a0[3], attention("q_a_proj.weight"), attention("q_a_proj.weight_scale_inv"),
+         attention("kv_a_proj_with_mqa.weight"), attention("kv_a_proj_with_mqa.weight_scale_inv"),
+         attention("q_a_layernorm.weight"), attention("kv_a_layernorm.weight"), positions, cos_sin, slots,
+         t.mla_kv_cache},
+        {{"eps", c.rms_norm_eps}, {"pow2_scale", options_.act_pow2_scale}, {"mla_pow2_scale", options_.mla_pow2_scale}},
+        {"q_resid", "q_resid_scale", "kv"});
     std::vector<Tensor> d1;
     if (indexer) {
-      t.index_k_cache = graph_.state(named("index_k_cache"), DType::kU8, {"PAGES", ops::index_page_bytes(c.index_head_dim)});
+      t.index_k_cache =
+          graph_.state(named("index_k_cache"), DType::kU8, {"PAGES", ops::index_page_bytes(c.index_head_dim)});
       const auto c0 = op("head_gate", "C0", {a0[1], attention("indexer.weights_proj.weight")}, {}, {"gate_partials"});
       op("indexer_k", "B1",
          {a0[2], a0[3], attention("indexer.wk.weight"), attention("indexer.wk.weight_scale_inv"),
-          attention("indexer.k_norm.weight"), attention("indexer.k_norm.bias"), positions, cos_sin, slots, t.index_k_cache},
+          attention("indexer.k_norm.weight"), attention("indexer.k_norm.bias"), positions, cos_sin, slots,
+          t.index_k_cache},
          {{"eps", kIndexNormEps},
           {"interleave", c.indexer_rope_interleave},
           {"hadamard", options_.hadamard},
           {"pow2_scale", options_.index_k_pow2_scale}},
          {});
       d1 = op("indexer_q", "D1",
-              {b0[0], b0[1], attention("indexer.wq_b.weight"), attention("indexer.wq_b.weight_scale_inv"), c0[0], positions,
-               cos_sin},
+              {b0[0], b0[1], attention("indexer.wq_b.weight"), attention("indexer.wq_b.weight_scale_inv"), c0[0],
+               positions, cos_sin},
               {{"heads", c.index_n_heads},
                {"interleave", c.indexer_rope_interleave},
                {"hadamard", options_.hadamard},
@@ -76,17 +80,17 @@ class LayerBuilder {
                {"score_scale", 1.0 / std::sqrt(static_cast<double>(c.index_head_dim * c.index_n_heads))}},
               {"index_q", "index_q_scale", "head_weights", "gate"});
     }
-    const auto d0 = op("main_q", "D0",
-                       {b0[0], b0[1], attention("q_b_proj.weight"), attention("q_b_proj.weight_scale_inv"), positions, cos_sin},
-                       {{"heads", c.num_attention_heads},
-                        {"nope", c.qk_nope_head_dim},
-                        {"rope", c.qk_rope_head_dim},
-                        {"kv_lora", c.kv_lora_rank},
-                        {"interleave", c.rope_interleave}},
-                       {"q_nope", "q_out"});
+    const auto d0 =
+        op("main_q", "D0",
+           {b0[0], b0[1], attention("q_b_proj.weight"), attention("q_b_proj.weight_scale_inv"), positions, cos_sin},
+           {{"heads", c.num_attention_heads},
+            {"nope", c.qk_nope_head_dim},
+            {"rope", c.qk_rope_head_dim},
+            {"kv_lora", c.kv_lora_rank}},
+           {"q_nope", "q_out"});
     t.q_out = d0[1];
-    op("q_absorb", "D2",
-       {d0[0], attention("kv_b_proj.weight"), attention("kv_b_proj.weight_scale_inv"), t.q_out}, {{"v", c.v_head_dim}}, {});
+    op("q_absorb", "D2", {d0[0], attention("kv_b_proj.weight"), attention("kv_b_proj.weight_scale_inv"), t.q_out},
+       {{"v", c.v_head_dim}}, {});
     if (indexer) {
       const Tensor lens = shared("context_lens", DType::kI32, {"M"});
       const Tensor table = shared("block_table", DType::kI32, {"R", "TABLE"});
@@ -110,8 +114,8 @@ class LayerBuilder {
   Tensor weight(std::string_view name) { return bind(layer_name(layer_, name)); }
   Tensor attention(std::string_view name) { return bind(attention_name(layer_, name)); }
 
-  std::vector<Tensor> op(std::string_view kind, std::string_view name, std::initializer_list<Tensor> inputs, Attrs attrs,
-                         std::initializer_list<std::string_view> outputs) {
+  std::vector<Tensor> op(std::string_view kind, std::string_view name, std::initializer_list<Tensor> inputs,
+                         Attrs attrs, std::initializer_list<std::string_view> outputs) {
     std::vector<std::string> names;
     for (const std::string_view o : outputs) names.push_back(named(o));
     const std::vector<std::string_view> views(names.begin(), names.end());
@@ -139,7 +143,9 @@ std::vector<WeightSpec> layer_weights(const Config& c, int64_t layer) {
     add(attention_name(layer, fmt::format("{}.weight_scale_inv", name)), DType::kF32,
         {ceil_div<int64_t>(n, kScaleBlock), ceil_div<int64_t>(k, kScaleBlock)}, Kind::kScale);
   };
-  const auto norm = [&](std::string name, int64_t n, Kind kind = Kind::kNorm) { add(std::move(name), DType::kBF16, {n}, kind); };
+  const auto norm = [&](std::string name, int64_t n, Kind kind = Kind::kNorm) {
+    add(std::move(name), DType::kBF16, {n}, kind);
+  };
 
   norm(layer_name(layer, "input_layernorm.weight"), c.hidden_size);
   fp8("q_a_proj", c.q_lora_rank, c.hidden_size);
@@ -147,7 +153,8 @@ std::vector<WeightSpec> layer_weights(const Config& c, int64_t layer) {
   norm(attention_name(layer, "q_a_layernorm.weight"), c.q_lora_rank);
   norm(attention_name(layer, "kv_a_layernorm.weight"), c.kv_lora_rank);
   if (layer_has_indexer(c, layer)) {
-    add(attention_name(layer, "indexer.weights_proj.weight"), DType::kBF16, {c.index_n_heads, c.hidden_size}, Kind::kGate);
+    add(attention_name(layer, "indexer.weights_proj.weight"), DType::kBF16, {c.index_n_heads, c.hidden_size},
+        Kind::kGate);
     fp8("indexer.wk", c.index_head_dim, c.hidden_size);
     norm(attention_name(layer, "indexer.k_norm.weight"), c.index_head_dim);
     norm(attention_name(layer, "indexer.k_norm.bias"), c.index_head_dim, Kind::kNormBias);

@@ -17,18 +17,24 @@ using json = nlohmann::json;
 constexpr uint64_t kMaxConfigBytes = uint64_t{16} << 20;
 // Far above any model; products of two sizes stay far below what 32-bit tile coordinates hold.
 constexpr int64_t kMaxSize = 1 << 20;
+constexpr int64_t kMaxIndexDim = 4096;  // one finalizer's row
 constexpr int64_t kMaxColumns = int64_t{1} << 28;
 
 struct IntField {
   const char* name;
-  int64_t Config::*member;
+  int64_t Config::* member;
 };
 constexpr IntField kRequiredInts[] = {
-    {"hidden_size", &Config::hidden_size},           {"num_hidden_layers", &Config::num_hidden_layers},
-    {"num_attention_heads", &Config::num_attention_heads}, {"q_lora_rank", &Config::q_lora_rank},
-    {"kv_lora_rank", &Config::kv_lora_rank},         {"qk_nope_head_dim", &Config::qk_nope_head_dim},
-    {"qk_rope_head_dim", &Config::qk_rope_head_dim}, {"v_head_dim", &Config::v_head_dim},
-    {"index_n_heads", &Config::index_n_heads},       {"index_head_dim", &Config::index_head_dim},
+    {"hidden_size", &Config::hidden_size},
+    {"num_hidden_layers", &Config::num_hidden_layers},
+    {"num_attention_heads", &Config::num_attention_heads},
+    {"q_lora_rank", &Config::q_lora_rank},
+    {"kv_lora_rank", &Config::kv_lora_rank},
+    {"qk_nope_head_dim", &Config::qk_nope_head_dim},
+    {"qk_rope_head_dim", &Config::qk_rope_head_dim},
+    {"v_head_dim", &Config::v_head_dim},
+    {"index_n_heads", &Config::index_n_heads},
+    {"index_head_dim", &Config::index_head_dim},
 };
 
 // One object of the file, and its name in messages ("" at the top).
@@ -193,7 +199,7 @@ Result<Config> parse(std::string_view text) {
   MEGARTP_TRY(check_quantization(top));
   if (Status status = check_config(config); !status) {
     Error error = std::move(status).error();
-    error.code = ErrorCode::kParse;  // here the values come from a file
+    if (error.code == ErrorCode::kInvalidArgument) error.code = ErrorCode::kParse;  // here the values come from a file
     return tl::unexpected(std::move(error));
   }
   return config;
@@ -261,10 +267,8 @@ std::string config_to_json(const Config& config) {
     rope["mscale"] = config.yarn_mscale;
     rope["mscale_all_dim"] = config.yarn_mscale_all_dim;
   }
-  out["quantization_config"] = {{"quant_method", "fp8"},
-                                {"fmt", "e4m3"},
-                                {"activation_scheme", "dynamic"},
-                                {"weight_block_size", {128, 128}}};
+  out["quantization_config"] = {
+      {"quant_method", "fp8"}, {"fmt", "e4m3"}, {"activation_scheme", "dynamic"}, {"weight_block_size", {128, 128}}};
   return out.dump(2) + "\n";
 }
 
@@ -288,28 +292,33 @@ Status check_config(const Config& c) {
     return fail(fmt::format("config field 'factor' is {}, expected at least 1", c.yarn_factor));
   for (const double m : {c.yarn_mscale, c.yarn_mscale_all_dim})
     if (!std::isfinite(m) || m < 0) return fail(fmt::format("config field 'mscale' is {}, expected at least 0", m));
+  if (!c.rope_interleave)
+    return make_error(ErrorCode::kUnsupported,
+                      "config field 'rope_interleave' is false; MLA heads rotate interleaved pairs only");
   if (c.rope_theta <= 1)
     return fail(fmt::format("config field 'rope_theta' is {}, expected more than 1", c.rope_theta));
   if (c.qk_rope_head_dim % 2 != 0)
     return fail(fmt::format("config field 'qk_rope_head_dim' is {}, expected an even number", c.qk_rope_head_dim));
+  if (c.qk_nope_head_dim % 2 != 0)
+    return fail(fmt::format("config field 'qk_nope_head_dim' is {}, expected an even number", c.qk_nope_head_dim));
   if (c.index_head_dim < c.qk_rope_head_dim)
     return fail(fmt::format("config field 'index_head_dim' is {}, smaller than qk_rope_head_dim = {}", c.index_head_dim,
                             c.qk_rope_head_dim));
-  if (c.index_head_dim > 128)
-    return fail(fmt::format("config field 'index_head_dim' is {}; one key has one scale, which covers at most 128",
-                            c.index_head_dim));
+  if (c.index_head_dim > kMaxIndexDim)
+    return fail(fmt::format("config field 'index_head_dim' is {}, at most {} fit", c.index_head_dim, kMaxIndexDim));
   const struct {
     const char* what;
     int64_t value;
-  } kProducts[] = {
-      {"num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)",
-       c.num_attention_heads * (c.qk_nope_head_dim + c.qk_rope_head_dim)},
-      {"num_attention_heads * (qk_nope_head_dim + v_head_dim)", c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim)},
-      {"num_attention_heads * (kv_lora_rank + qk_rope_head_dim)",
-       c.num_attention_heads * (c.kv_lora_rank + c.qk_rope_head_dim)},
-      {"index_n_heads * index_head_dim", c.index_n_heads * c.index_head_dim}};
+  } kProducts[] = {{"num_attention_heads * (qk_nope_head_dim + qk_rope_head_dim)",
+                    c.num_attention_heads * (c.qk_nope_head_dim + c.qk_rope_head_dim)},
+                   {"num_attention_heads * (qk_nope_head_dim + v_head_dim)",
+                    c.num_attention_heads * (c.qk_nope_head_dim + c.v_head_dim)},
+                   {"num_attention_heads * (kv_lora_rank + qk_rope_head_dim)",
+                    c.num_attention_heads * (c.kv_lora_rank + c.qk_rope_head_dim)},
+                   {"index_n_heads * index_head_dim", c.index_n_heads * c.index_head_dim}};
   for (const auto& p : kProducts)
-    if (p.value > kMaxColumns) return fail(fmt::format("config: {} is {}, at most {} fit", p.what, p.value, kMaxColumns));
+    if (p.value > kMaxColumns)
+      return fail(fmt::format("config: {} is {}, at most {} fit", p.what, p.value, kMaxColumns));
   if (c.index_topk_freq < 1)
     return fail(fmt::format("config field 'index_topk_freq' is {}, expected at least 1", c.index_topk_freq));
   if (c.index_skip_topk_offset < 0 || c.index_skip_topk_offset > kMaxSize)

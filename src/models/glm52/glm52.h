@@ -1,7 +1,7 @@
 // GLM-5.2 (and models with the same attention): config, attention-pre graph, weight names, batch shapes.
 //
-// Called by the command-line tool, tests and examples. A Config that came from parse_config or passed check_config is one that
-// every function here accepts. Inputs and checkpoints: inputs.h, weights.h; readable intermediates: outputs.h.
+// Called by the command-line tool, tests and examples. A Config that came from parse_config or passed check_config is
+// one that every function here accepts. Inputs and checkpoints: inputs.h, weights.h; readable intermediates: outputs.h.
 #pragma once
 
 #include <cstddef>
@@ -33,9 +33,10 @@ struct Config {
   int64_t index_head_dim = 128;
   double rms_norm_eps = 1e-5;
   double rope_theta = 8e6;
-  bool rope_interleave = true;          // MLA
+  bool rope_interleave = true;          // MLA; nothing else is implemented
   bool indexer_rope_interleave = true;  // false for model_type deepseek_v32
-  // Which layers own an indexer: one 'F' (full) or 'S' (shared) a layer; empty: by frequency and offset (layer_has_indexer).
+  // Which layers own an indexer: one 'F' (full) or 'S' (shared) a layer; empty: by frequency and offset
+  // (layer_has_indexer).
   std::string indexer_pattern;
   int64_t index_topk_freq = 4;  // 1: every layer has an indexer
   int64_t index_skip_topk_offset = 3;
@@ -64,20 +65,23 @@ struct Options {
 Config glm_5_2_config();
 Config deepseek_v3_2_config();
 
-// Reads an HF config.json; fields that HF itself may omit get HF's defaults. Errors name the field: kParse for a missing one, a
-// wrong type or a value out of range; kUnsupported for a model type, RoPE type or quantisation that is not implemented.
+// Reads an HF config.json; fields that HF itself may omit get HF's defaults. Errors name the field: kParse for a
+// missing one, a wrong type or a value out of range; kUnsupported for a model type, RoPE type or quantisation that is
+// not implemented.
 Result<Config> parse_config(std::string_view json_text);
 Result<Config> load_config(const std::string& path);
 // HF style; parse_config gives the same Config back.
 std::string config_to_json(const Config& config);
 // kInvalidArgument with the field's name when a size is not positive, too large, or does not fit the others.
 Status check_config(const Config& config);
-// kInvalidArgument when an option asks for what the config's sizes do not allow (Hadamard of a size that is no power of two).
+// kInvalidArgument when an option asks for what the config's sizes do not allow (Hadamard of a size that is no power of
+// two).
 Status check_options(const Config& config, const Options& options);
 // kInvalidArgument unless 0 <= layer <= num_hidden_layers (the last is the MTP layer).
 Status check_layer(const Config& config, int64_t layer);
 
-// Does this layer own an indexer (IndexShare)? GLM-5.2: {0, 1, 2, 6, 10, ..., 74}; index num_hidden_layers is the MTP layer.
+// Does this layer own an indexer (IndexShare)? GLM-5.2: {0, 1, 2, 6, 10, ..., 74}; index num_hidden_layers is the MTP
+// layer.
 bool layer_has_indexer(const Config& config, int64_t layer);
 
 // FP8 weights have one fp32 scale per block of 128 x 128.
@@ -94,9 +98,10 @@ struct WeightSpec {
 };
 std::vector<WeightSpec> layer_weights(const Config& config, int64_t layer);
 
-// Records one layer's attention-pre. Ops are <prefix>A0, <prefix>B0, ...; activations, outputs and caches are named with the
-// prefix too ("" for a single layer); positions, context_lens, slot_mapping, block_table and cos_sin are shared by all layers of a
-// graph. Without `x` or `residual` the layer gets an argument <prefix>x or <prefix>residual. Errors are kept in graph.status().
+// Records one layer's attention-pre. Ops are <prefix>A0, <prefix>B0, ...; activations, outputs and caches are named
+// with the prefix too ("" for a single layer); positions, context_lens, slot_mapping, block_table and cos_sin are
+// shared by all layers of a graph. Without `x` or `residual` the layer gets an argument <prefix>x or <prefix>residual.
+// Errors are kept in graph.status().
 struct LayerTensors {
   Tensor x, residual;          // inputs
   Tensor residual_out, q_out;  // outputs
@@ -106,12 +111,13 @@ struct LayerTensors {
 };
 LayerTensors add_attention_pre(OpGraph& graph, const Config& config, const Options& options, int64_t layer,
                                std::string_view prefix, Tensor x = {}, Tensor residual = {});
-// A graph of `num_layers` consecutive layers from `first_layer`. One layer has no prefix, several have "L<layer>."; the residual
-// runs through them, x of each is an argument. Outputs: residual_out of the last layer, q_out and logits of each.
+// A graph of `num_layers` consecutive layers from `first_layer`. One layer has no prefix, several have "L<layer>."; the
+// residual runs through them, x of each is an argument. Outputs: residual_out of the last layer, q_out and logits of
+// each.
 OpGraph attention_pre_graph(const Config& config, const Options& options, int64_t first_layer, int64_t num_layers = 1);
 
-// Values of the symbols M, KV (longest request), R, TABLE, PAGES and POS, with room in the caches for each request's tokens.
-// kInvalidArgument for no requests, and for a request with no rows or with fewer visible tokens than rows.
+// Values of the symbols M, KV (longest request), R, TABLE, PAGES and POS, with room in the caches for each request's
+// tokens. kInvalidArgument for no requests, and for a request with no rows or with fewer visible tokens than rows.
 Result<ShapeEnv> batch_shapes(std::span<const RequestShape> requests);
 // M rows spread over `requests` (the first ones take the remainder), each with longest length kv.
 Result<ShapeEnv> decode_shapes(int64_t m, int64_t kv, int64_t requests);

@@ -50,11 +50,12 @@ struct IndexPage {
   int64_t head_dim;
 
   void write_random(int64_t token, const Rng& rng, uint64_t key_idx, bool pow2) const {
-    float key[ops::kQuantGroup];
+    std::vector<float> key(static_cast<size_t>(head_dim));
     for (int64_t d = 0; d < head_dim; ++d)
-      key[d] = static_cast<float>(rng.normal(key_idx * static_cast<uint64_t>(head_dim) + static_cast<uint64_t>(d)));
+      key[static_cast<size_t>(d)] =
+          static_cast<float>(rng.normal(key_idx * static_cast<uint64_t>(head_dim) + static_cast<uint64_t>(d)));
     auto* codes = reinterpret_cast<e4m3*>(page + token * head_dim);
-    const float scale = ops::quantize_group(key, head_dim, pow2, codes);
+    const float scale = ops::quantize_group(key.data(), head_dim, pow2, codes);
     std::memcpy(page + kPageTokens * head_dim + 4 * token, &scale, sizeof scale);
   }
   void write_nan(int64_t token) const {
@@ -119,10 +120,9 @@ void fill_slot_mapping(Inputs& in) {
     for (const int64_t end = row + in.shapes.requests[r].num_rows; row < end; ++row) {
       // A position outside the table is reported by check_inputs; here it must only not be followed.
       const bool inside = positions[row] >= 0 && positions[row] / kPageTokens < table.dims[1];
-      slots.as<int32_t>()[row] =
-          inside ? static_cast<int32_t>(
-                       ops::cache_slot(table.as<int32_t>(), table.dims[1], static_cast<int32_t>(r), positions[row]))
-                 : -1;
+      slots.as<int32_t>()[row] = inside ? static_cast<int32_t>(ops::cache_slot(table.as<int32_t>(), table.dims[1],
+                                                                               static_cast<int32_t>(r), positions[row]))
+                                        : -1;
     }
   in.tensors["slot_mapping"] = std::move(slots);
 }
@@ -139,24 +139,27 @@ Status read_requests(const SafetensorsFile& file, int64_t m, Inputs& in) {
   const TensorView* start_loc = file.find("query_start_loc");
   if (start_loc == nullptr) {
     if (lens->dims.size() != 2 || lens->dims[0] < 1 || lens->dims[1] < 1 || lens->num_bytes != flat.num_bytes)
-      return fail(fmt::format("tensor 'context_lens' has shape {}, expected [requests, new tokens] for {} rows, or [{}] "
-                              "together with query_start_loc",
-                              to_string(lens->dims), m, m));
+      return fail(
+          fmt::format("tensor 'context_lens' has shape {}, expected [requests, new tokens] for {} rows, or [{}] "
+                      "together with query_start_loc",
+                      to_string(lens->dims), m, m));
     for (int64_t r = 0; r <= lens->dims[0]; ++r) starts.push_back(static_cast<int32_t>(r * lens->dims[1]));
   } else {
     const int64_t expected[] = {m};
     MEGARTP_TRY(file.get("context_lens", DType::kI32, expected));
     if (start_loc->dtype != DType::kI32 || start_loc->dims.size() != 1 || start_loc->dims[0] < 2)
-      return fail(fmt::format("tensor 'query_start_loc' is {} {}, expected I32 [requests + 1]", to_string(start_loc->dtype),
-                              to_string(start_loc->dims)));
+      return fail(fmt::format("tensor 'query_start_loc' is {} {}, expected I32 [requests + 1]",
+                              to_string(start_loc->dtype), to_string(start_loc->dims)));
     starts.resize(static_cast<size_t>(start_loc->dims[0]));
     std::memcpy(starts.data(), start_loc->data, start_loc->num_bytes);
     if (starts.front() != 0) return fail(fmt::format("query_start_loc[0] is {}, expected 0", starts.front()));
     for (size_t r = 1; r < starts.size(); ++r)
       if (starts[r] <= starts[r - 1])
-        return fail(fmt::format("query_start_loc[{}] is {}, not above the entry before it, {}", r, starts[r], starts[r - 1]));
+        return fail(
+            fmt::format("query_start_loc[{}] is {}, not above the entry before it, {}", r, starts[r], starts[r - 1]));
     if (starts.back() != m)
-      return fail(fmt::format("query_start_loc[{}] is {}, expected the number of rows, {}", starts.size() - 1, starts.back(), m));
+      return fail(fmt::format("query_start_loc[{}] is {}, expected the number of rows, {}", starts.size() - 1,
+                              starts.back(), m));
   }
   std::memcpy(flat.bytes.get(), lens->data, flat.num_bytes);
   const auto* values = flat.as<int32_t>();
@@ -174,7 +177,8 @@ Status read_requests(const SafetensorsFile& file, int64_t m, Inputs& in) {
 }
 
 // A matrix whose first dimension the file chooses; `columns` is absent where it chooses the second one too.
-Result<Buffer> read_matrix(const SafetensorsFile& file, std::string_view name, DType dtype, std::optional<int64_t> columns) {
+Result<Buffer> read_matrix(const SafetensorsFile& file, std::string_view name, DType dtype,
+                           std::optional<int64_t> columns) {
   const TensorView* t = file.find(name);
   if (t == nullptr) return make_error(ErrorCode::kNotFound, fmt::format("the file has no tensor '{}'", name));
   if (t->dims.size() != 2)
@@ -205,8 +209,9 @@ Result<Inputs> load(const Config& config, const SafetensorsFile& file) {
   in.tensors["block_table"] = MEGARTP_TRY(read_matrix(file, "block_table", DType::kI32, std::nullopt));
   const Buffer& table = in.tensors["block_table"];
   if (table.dims[0] != static_cast<int64_t>(in.shapes.requests.size()))
-    return make_error(ErrorCode::kParse, fmt::format("tensor 'block_table' has shape {}, expected one row for each of {} requests",
-                                                     to_string(table.dims), in.shapes.requests.size()));
+    return make_error(ErrorCode::kParse,
+                      fmt::format("tensor 'block_table' has shape {}, expected one row for each of {} requests",
+                                  to_string(table.dims), in.shapes.requests.size()));
   in.shapes.set("TABLE", table.dims[1]);
   in.tensors["index_k_cache"] =
       MEGARTP_TRY(read_matrix(file, "index_k_cache", DType::kU8, ops::index_page_bytes(config.index_head_dim)));
@@ -221,8 +226,8 @@ Result<Inputs> load(const Config& config, const SafetensorsFile& file) {
     in.tensors["mla_kv_cache"] = Buffer::make(DType::kU8, {pages, mla_page_bytes});
   }
   fill_slot_mapping(in);
-  // Positions are checked to lie below the lengths, and lengths below the table's reach: this many rows do. The limit keeps a file
-  // whose table names one page a million times from asking for a table of many gigabytes.
+  // Positions are checked to lie below the lengths, and lengths below the table's reach: this many rows do. The limit
+  // keeps a file whose table names one page a million times from asking for a table of many gigabytes.
   const int64_t reach = std::min(table.dims[1] * kPageTokens, kMaxPositions);
   const int64_t num_positions = std::clamp<int64_t>(in.shapes.symbols["KV"], 1, std::max<int64_t>(reach, 1));
   in.shapes.set("POS", num_positions);
@@ -244,18 +249,19 @@ Result<Inputs> synth_inputs(const Config& config, const Options& options, const 
   const int64_t num_positions = MEGARTP_TRY(shapes.eval("POS"));
   const auto num_requests = static_cast<int64_t>(shapes.requests.size());
   if (pages < num_requests * table_width)
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("PAGES = {} is too small for {} requests of {} pages", pages, num_requests, table_width));
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("PAGES = {} is too small for {} requests of {} pages",
+                                                               pages, num_requests, table_width));
   int64_t rows = 0;
   for (const RequestShape& q : shapes.requests) {
     if (q.num_rows < 1 || q.kv_len < q.num_rows || q.kv_len > table_width * kPageTokens)
       return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("a request of {} rows and {} tokens does not fit a table of {} pages", q.num_rows, q.kv_len,
-                                    table_width));
+                        fmt::format("a request of {} rows and {} tokens does not fit a table of {} pages", q.num_rows,
+                                    q.kv_len, table_width));
     rows += q.num_rows;
   }
   if (rows != m || m < 1)
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("the requests have {} rows together, but M = {}", rows, m));
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("the requests have {} rows together, but M = {}", rows, m));
 
   in.tensors["x"] = random_bf16({m, config.hidden_size}, Rng(seed, Rng::stream_of("x")), kXStd);
   in.tensors["residual"] = random_bf16({m, config.hidden_size}, Rng(seed, Rng::stream_of("residual")), kResidualStd);

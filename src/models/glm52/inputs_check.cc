@@ -74,7 +74,8 @@ class Checker {
         {"block_table", DType::kI32, {static_cast<int64_t>(inputs_.shapes.requests.size()), table_width_}},
         {"cos_sin", DType::kF32, {num_positions_, c.qk_rope_head_dim}},
         {"index_k_cache", DType::kU8, {pages_, ops::index_page_bytes(c.index_head_dim)}},
-        {"mla_kv_cache", DType::kU8,
+        {"mla_kv_cache",
+         DType::kU8,
          {pages_, ops::kPageTokens * ops::mla_record_bytes(c.kv_lora_rank, c.qk_rope_head_dim)}},
     };
     for (const auto& e : kExpected) {
@@ -83,7 +84,8 @@ class Checker {
         return make_error(ErrorCode::kNotFound, fmt::format("the inputs have no tensor '{}'", e.name));
       const Buffer& b = it->second;
       if (b.dtype != e.dtype)
-        return bad(fmt::format("tensor '{}' has dtype {}, expected {}", e.name, to_string(b.dtype), to_string(e.dtype)));
+        return bad(
+            fmt::format("tensor '{}' has dtype {}, expected {}", e.name, to_string(b.dtype), to_string(e.dtype)));
       if (b.dims != e.dims)
         return bad(fmt::format("tensor '{}' has shape {}, expected {}", e.name, to_string(b.dims), to_string(e.dims)));
     }
@@ -99,17 +101,18 @@ class Checker {
       for (const int64_t end = row + q.num_rows; row < end; ++row) {
         if (lens_[row] < 1) return bad(fmt::format("context_lens[{}] is {}, expected at least 1", row, lens_[row]));
         if (lens_[row] > table_width_ * ops::kPageTokens)
-          return bad(fmt::format("context_lens[{}] is {}, beyond the {} tokens that block_table reaches", row, lens_[row],
-                                 table_width_ * ops::kPageTokens));
+          return bad(fmt::format("context_lens[{}] is {}, beyond the {} tokens that block_table reaches", row,
+                                 lens_[row], table_width_ * ops::kPageTokens));
         if (positions_[row] < 0 || positions_[row] >= lens_[row])
-          return bad(fmt::format("positions[{}] is {}, expected 0 to {} (context_lens[{}] counts the row's own key)", row,
-                                 positions_[row], lens_[row] - 1, row));
+          return bad(fmt::format("positions[{}] is {}, expected 0 to {} (context_lens[{}] counts the row's own key)",
+                                 row, positions_[row], lens_[row] - 1, row));
         if (positions_[row] >= num_positions_)
           return bad(fmt::format("positions[{}] is {}, but cos_sin has {} rows", row, positions_[row], num_positions_));
         longest = std::max(longest, lens_[row]);
       }
       if (longest != q.kv_len)
-        return bad(fmt::format("request {} has a length of {} in context_lens, but of {} in the batch", r, longest, q.kv_len));
+        return bad(
+            fmt::format("request {} has a length of {} in context_lens, but of {} in the batch", r, longest, q.kv_len));
       const int64_t kv = inputs_.shapes.symbols.find("KV")->second;
       if (longest > kv) return bad(fmt::format("request {} has a length of {}, but KV = {}", r, longest, kv));
     }
@@ -135,11 +138,12 @@ class Checker {
       for (const int64_t end = row + inputs_.shapes.requests[r].num_rows; row < end; ++row) {
         const int64_t slot = ops::cache_slot(table_, table_width_, static_cast<int32_t>(r), positions_[row]);
         if (slots_[row] != slot)
-          return bad(fmt::format("slot_mapping[{}] is {}, but block_table and positions give {}", row, slots_[row], slot));
+          return bad(
+              fmt::format("slot_mapping[{}] is {}, but block_table and positions give {}", row, slots_[row], slot));
         const auto [it, inserted] = row_of_slot.emplace(slots_[row], row);
         if (!inserted)
-          return bad(fmt::format("positions[{}] and positions[{}] put two new tokens into one cache slot, {}", it->second, row,
-                                 slots_[row]));
+          return bad(fmt::format("positions[{}] and positions[{}] put two new tokens into one cache slot, {}",
+                                 it->second, row, slots_[row]));
       }
     }
     for (const auto& [slot, unused] : row_of_slot) new_slots_.insert(slot);
@@ -161,8 +165,8 @@ class Checker {
         uint32_t nans = 0;
         for (int64_t d = 0; d < head_dim; ++d) nans += is_nan(codes[d]) ? 1U : 0U;
         if (nans != 0)
-          return bad(fmt::format("index_k_cache: the key of request {}, token {} (page {}, entry {}) has a NaN code", r, s,
-                                 slot / ops::kPageTokens, token));
+          return bad(fmt::format("index_k_cache: the key of request {}, token {} (page {}, entry {}) has a NaN code", r,
+                                 s, slot / ops::kPageTokens, token));
         float scale = 0;
         std::memcpy(&scale, page + ops::kPageTokens * head_dim + 4 * token, sizeof scale);
         if (!std::isfinite(scale) || scale < 0)

@@ -8,12 +8,14 @@
 
 namespace megartp::glm52 {
 
-Result<Buffer> dequantize_index_k(std::span<const std::byte> cache, std::span<const int32_t> slot_mapping, int64_t head_dim) {
+Result<Buffer> dequantize_index_k(std::span<const std::byte> cache, std::span<const int32_t> slot_mapping,
+                                  int64_t head_dim) {
   const int64_t page_bytes = ops::index_page_bytes(head_dim);
   const auto cache_bytes = static_cast<int64_t>(cache.size());
   if (cache_bytes % page_bytes != 0)
     return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("tensor 'index_k_cache' has {} bytes, not a multiple of the page size {}", cache_bytes, page_bytes));
+                      fmt::format("tensor 'index_k_cache' has {} bytes, not a multiple of the page size {}",
+                                  cache_bytes, page_bytes));
   const int64_t num_slots = cache_bytes / page_bytes * ops::kPageTokens;
   Buffer out = Buffer::make(DType::kF32, {static_cast<int64_t>(slot_mapping.size()), head_dim});
   auto* values = out.as<float>();

@@ -1,4 +1,5 @@
-// The cos/sin table: frequencies in double, rounded to fp32; angles p * theta in fp32; cosine and sine of that angle in double.
+// The cos/sin table: frequencies in double, rounded to fp32; angles p * theta in fp32; cosine and sine of that angle in
+// double.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -9,14 +10,15 @@
 namespace megartp::glm52 {
 namespace {
 
-// YaRN: slow frequencies (few turns within the original context) are divided by the factor, fast ones stay, with a linear ramp of
-// the frequency's index between the two.
+// YaRN: slow frequencies (few turns within the original context) are divided by the factor, fast ones stay, with a
+// linear ramp of the frequency's index between the two.
 std::vector<float> frequencies(const Config& c) {
   const auto rope = static_cast<double>(c.qk_rope_head_dim);
   const int64_t half = c.qk_rope_head_dim / 2;
   // The index whose frequency makes `turns` full turns over the original context.
   const auto index_of_turns = [&](double turns) {
-    return rope * std::log(c.yarn_original_max_position / (turns * 2 * std::numbers::pi)) / (2 * std::log(c.rope_theta));
+    return rope * std::log(c.yarn_original_max_position / (turns * 2 * std::numbers::pi)) /
+           (2 * std::log(c.rope_theta));
   };
   const double low = std::max(std::floor(index_of_turns(c.yarn_beta_fast)), 0.0);
   double high = std::min(std::ceil(index_of_turns(c.yarn_beta_slow)), rope - 1);

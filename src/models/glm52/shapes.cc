@@ -31,8 +31,9 @@ Result<ShapeEnv> batch_shapes(std::span<const RequestShape> requests) {
     const RequestShape& q = requests[r];
     if (q.num_rows < 1) return fail(fmt::format("request {} has no new tokens (rows)", r));
     if (q.kv_len < q.num_rows)
-      return fail(fmt::format("request {} has {} new tokens but a length of {} tokens; the length counts the new ones too", r,
-                              q.num_rows, q.kv_len));
+      return fail(
+          fmt::format("request {} has {} new tokens but a length of {} tokens; the length counts the new ones too", r,
+                      q.num_rows, q.kv_len));
     if (q.kv_len > kMaxKv) return fail(fmt::format("request {} has {} tokens, at most {} fit", r, q.kv_len, kMaxKv));
     m += q.num_rows;
     kv = std::max<int64_t>(kv, q.kv_len);
@@ -43,8 +44,8 @@ Result<ShapeEnv> batch_shapes(std::span<const RequestShape> requests) {
   const int64_t table = ceil_div(kv, ops::kPageTokens);
   const int64_t pages = num_requests * table + kSparePages;
   if (pages > std::numeric_limits<int32_t>::max() / ops::kPageTokens)
-    return fail(fmt::format("{} requests of {} tokens need {} cache pages, more than 32-bit slots can name", num_requests, kv,
-                            pages));
+    return fail(fmt::format("{} requests of {} tokens need {} cache pages, more than 32-bit slots can name",
+                            num_requests, kv, pages));
   shapes.set("M", m);
   shapes.set("KV", kv);
   shapes.set("R", num_requests);
@@ -61,7 +62,8 @@ Result<ShapeEnv> decode_shapes(int64_t m, int64_t kv, int64_t requests) {
   if (kv < 1) return fail(fmt::format("KV = {}: a request needs at least one token", kv));
   if (kv > kMaxKv) return fail(fmt::format("KV = {}: at most {} tokens fit", kv, kMaxKv));
   if (requests < 1) return fail(fmt::format("requests = {}: a batch needs at least one request", requests));
-  if (m < requests) return fail(fmt::format("M = {} rows are too few for {} requests; each has at least one", m, requests));
+  if (m < requests)
+    return fail(fmt::format("M = {} rows are too few for {} requests; each has at least one", m, requests));
   std::vector<RequestShape> batch(static_cast<size_t>(requests));
   for (int64_t r = 0; r < requests; ++r)
     batch[static_cast<size_t>(r)] = {static_cast<int32_t>(m / requests + (r < m % requests ? 1 : 0)),

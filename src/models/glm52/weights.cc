@@ -14,7 +14,8 @@
 namespace megartp::glm52 {
 namespace {
 
-constexpr uint64_t kScanBlock = 4096;  // a block's verdict first, by a loop that vectorises; the position only in a bad one
+constexpr uint64_t kScanBlock =
+    4096;  // a block's verdict first, by a loop that vectorises; the position only in a bad one
 constexpr uint64_t kScanGrain = uint64_t{1} << 20;
 constexpr size_t kAlignment = 16;  // what the tiles' loads expect of a tensor's start
 

@@ -1,9 +1,10 @@
-// Synthetic checkpoints. Every element is a function of (seed, tensor name, index), so that the writer can ask for any piece, any
-// number of threads can make it, and memory stays at one chunk.
+// Synthetic checkpoints. Every element is a function of (seed, tensor name, index), so that the writer can ask for any
+// piece, any number of threads can make it, and memory stays at one chunk.
 //
-// Quantising real weights to FP8 puts the largest value of every 128 x 128 block at +-448. Taking a maximum over drawn values would
-// tie the elements of a block together; instead the block's ratio of maximum to standard deviation is drawn (a normal sample of
-// 16,384 has one near 4), the maximum is planted at a drawn place, and the other codes are drawn below it.
+// Quantising real weights to FP8 puts the largest value of every 128 x 128 block at +-448. Taking a maximum over drawn
+// values would tie the elements of a block together; instead the block's ratio of maximum to standard deviation is
+// drawn (a normal sample of 16,384 has one near 4), the maximum is planted at a drawn place, and the other codes are
+// drawn below it.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -40,8 +41,8 @@ double normal_quantile(double p) {
   return x;
 }
 
-// From 16 random bits to an e4m3 code, for blocks whose maximum lies at `ratio` standard deviations. A few ratios stand for all:
-// each table takes 64 KiB, and a core's cache should hold them.
+// From 16 random bits to an e4m3 code, for blocks whose maximum lies at `ratio` standard deviations. A few ratios stand
+// for all: each table takes 64 KiB, and a core's cache should hold them.
 class CodeTables {
  public:
   static constexpr std::array<double, 4> kRatios{3.7, 3.9, 4.1, 4.4};
@@ -74,7 +75,8 @@ struct BlockDraws {
   Rng rng;
 
   BlockDraws(const std::string& name, uint64_t seed, int64_t columns)
-      : blocks_per_row(static_cast<uint64_t>(ceil_div(columns, kScaleBlock))), rng(seed, Rng::stream_of(name + "/blocks")) {}
+      : blocks_per_row(static_cast<uint64_t>(ceil_div(columns, kScaleBlock))),
+        rng(seed, Rng::stream_of(name + "/blocks")) {}
 
   uint64_t ratio_idx(uint64_t block) const { return rng.bits(4 * block) % CodeTables::kRatios.size(); }
   // Row within the block (of `rows`), column within the block (of `columns`) and sign of its largest code.
@@ -82,7 +84,8 @@ struct BlockDraws {
   uint64_t peak_column(uint64_t block, uint64_t columns) const { return rng.below(4 * block + 2, columns); }
   uint8_t peak_code(uint64_t block) const { return (rng.bits(4 * block + 1) & 1U) != 0 ? 0xfe : 0x7e; }
   float scale(uint64_t block, int64_t columns) const {
-    const double weight_std = std::exp(kBlockScaleLogStd * rng.normal(4 * block + 3)) / std::sqrt(static_cast<double>(columns));
+    const double weight_std =
+        std::exp(kBlockScaleLogStd * rng.normal(4 * block + 3)) / std::sqrt(static_cast<double>(columns));
     return static_cast<float>(weight_std * CodeTables::kRatios[ratio_idx(block)] / 448.0);
   }
 };
@@ -110,7 +113,8 @@ void fill_codes(const WeightSpec& spec, uint64_t seed, uint64_t begin, uint64_t 
     }
     for (; i < stop; ++i) out[i - begin] = table[rng.bits(i / 4) >> (16 * (i % 4)) & 0xffffU];
     if (row % side != draws.peak_row(block, std::min(side, rows - block_row * side))) continue;
-    const uint64_t peak_column = block_column * side + draws.peak_column(block, std::min(side, columns - block_column * side));
+    const uint64_t peak_column =
+        block_column * side + draws.peak_column(block, std::min(side, columns - block_column * side));
     const uint64_t peak = row * columns + peak_column;
     if (peak >= first && peak < stop) out[peak - begin] = draws.peak_code(block);
   }
@@ -119,14 +123,16 @@ void fill_codes(const WeightSpec& spec, uint64_t seed, uint64_t begin, uint64_t 
 void fill_bf16(const WeightSpec& spec, uint64_t seed, uint64_t begin, uint64_t end, bf16* out) {
   const Rng rng(seed, Rng::stream_of(spec.name));
   const double mean = spec.kind == WeightSpec::Kind::kNorm ? 1.0 : 0.0;
-  const double std_dev = spec.kind == WeightSpec::Kind::kNorm       ? kNormStd
-                         : spec.kind == WeightSpec::Kind::kNormBias ? kBiasStd
-                                                                    : 1.0 / std::sqrt(static_cast<double>(spec.dims.back()));
+  const double std_dev = spec.kind == WeightSpec::Kind::kNorm ? kNormStd
+                         : spec.kind == WeightSpec::Kind::kNormBias
+                             ? kBiasStd
+                             : 1.0 / std::sqrt(static_cast<double>(spec.dims.back()));
   for (uint64_t i = begin; i < end; ++i) out[i - begin] = to_bf16(mean + std_dev * rng.normal(i));
 }
 
 // `columns` of the weight that the scales belong to.
-void fill_scales(const std::string& weight_name, int64_t columns, uint64_t seed, uint64_t begin, uint64_t end, float* out) {
+void fill_scales(const std::string& weight_name, int64_t columns, uint64_t seed, uint64_t begin, uint64_t end,
+                 float* out) {
   const BlockDraws draws(weight_name, seed, columns);
   for (uint64_t i = begin; i < end; ++i) out[i - begin] = draws.scale(i, columns);
 }
