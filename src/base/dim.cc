@@ -71,6 +71,9 @@ Result<int64_t> ShapeEnv::eval(const Dim& dim) const {
   if (it == symbols.end())
     return make_error(ErrorCode::kInvalidArgument, "symbol '" + dim.symbol + "' has no value");
   const int64_t v = it->second;
+  if (dim.align < 1)
+    return make_error(ErrorCode::kInvalidArgument,
+                      "symbol '" + dim.symbol + "' is rounded up to a multiple of " + std::to_string(dim.align));
   if (v < 0 || v > std::numeric_limits<int64_t>::max() - dim.align)
     return make_error(ErrorCode::kInvalidArgument,
                       "symbol '" + dim.symbol + "' has the value " + std::to_string(v) + ", out of range");

@@ -53,7 +53,7 @@ struct KernelPlan {
   std::string target;
   std::string packer;
   std::string finalizer;      // "fused", "tasks"
-  std::string graph_hash;     // XXH3-128 of the graph's JSON, hex
+  std::string graph_hash;     // XXH3-128 of the graph's JSON, hex; set by whoever has the JSON, pack() leaves it empty
   ShapeEnv shapes;
   uint32_t num_tasks = 0;
   uint32_t num_workers = 0;

@@ -10,7 +10,9 @@
 namespace megartp::ops {
 namespace {
 
-using Vec8 = float __attribute__((vector_size(32)));
+using Vec8 = float __attribute__((vector_size(32), may_alias));
+using Words8 = uint32_t __attribute__((vector_size(32)));
+using Bytes8 = uint8_t __attribute__((vector_size(8)));
 
 constexpr int64_t kChunk = 64;  // rows of the weight dequantised at a time: 64 x 128 fp32 = 32 KiB, an L1 cache
 constexpr int64_t kColumns = kAbsorbMaxColumns;
@@ -35,40 +37,54 @@ inline uint32_t round_bits(float x) {
   return (u & 0x7fffffffU) > 0x7f800000U ? 0x7fff0000U : rounded;
 }
 
-// bf16(value * scale) as fp32 bits, branch-free so that the loop over it becomes vector code.
-inline uint32_t dequantise(uint8_t byte, float scale) {
-  const uint32_t magnitude = byte & 0x7fU;
-  const uint32_t sign = static_cast<uint32_t>(byte & 0x80U) << 24;
-  const uint32_t tiny = as_bits(static_cast<float>(static_cast<int32_t>(magnitude)) * 0x1p-9F);
-  const uint32_t normal = (magnitude << 20) + (120U << 23);
-  uint32_t bits = magnitude < 8U ? tiny : normal;
-  bits = magnitude == 0x7fU ? 0x7fc00000U : bits;
-  return round_bits(as_float(bits | sign) * scale);
-}
+inline Vec8& vec8(float* p) { return *reinterpret_cast<Vec8*>(p); }
 
+// out[n] = bf16(w[n] * scale) as fp32, for n in [0, count); zeros up to kColumns. Eight at a time, without branches. A subnormal code
+// gets an implicit one (2^-6) by exponent 1, which the subtraction takes away again.
 inline void dequantise_row(const e4m3* w, int64_t count, float scale, float* out) {
   uint8_t bytes[kColumns] = {};
   std::memcpy(bytes, w, static_cast<size_t>(count));
-  uint32_t words[kColumns];
-  for (int64_t n = 0; n < kColumns; ++n) words[n] = dequantise(bytes[n], scale);
-  std::memcpy(out, words, sizeof words);
+  for (int64_t n = 0; n < kColumns; n += 8) {
+    Bytes8 packed;
+    std::memcpy(&packed, bytes + n, sizeof packed);
+    const Words8 code = __builtin_convertvector(packed, Words8);
+    const Words8 magnitude = code & 0x7fU;
+    const Words8 is_subnormal = reinterpret_cast<Words8>(magnitude < 8U);
+    const Words8 is_nan = reinterpret_cast<Words8>(magnitude == 0x7fU);
+    const Words8 shifted = (magnitude << 20) + (120U << 23) + (is_subnormal & (1U << 23));
+    const Vec8 value = reinterpret_cast<Vec8>(shifted) - reinterpret_cast<Vec8>(is_subnormal & (121U << 23));
+    const Words8 signed_bits = reinterpret_cast<Words8>(value) | (code & 0x80U) << 24 | (is_nan & 0x7fc00000U);
+    const Words8 u = reinterpret_cast<Words8>(reinterpret_cast<Vec8>(signed_bits) * scale);
+    const Words8 rounded = (u + 0x7fffU + ((u >> 16) & 1U)) & 0xffff0000U;
+    const Words8 product_is_nan = reinterpret_cast<Words8>((u & 0x7fffffffU) > 0x7f800000U);
+    vec8(out + n) = reinterpret_cast<Vec8>((product_is_nan & 0x7fff0000U) | (~product_is_nan & rounded));
+  }
 }
 
 // acc[rows][16 columns] += q[rows][d] * w[d][16 columns] for ascending d.
 template <int64_t kRows>
 void multiply_block(Scratch& s, int64_t row, int64_t column, int64_t chunk) {
   Vec8 acc[kRows][2];
-  for (int64_t r = 0; r < kRows; ++r) std::memcpy(acc[r], &s.acc[row + r][column], sizeof acc[r]);
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < kRows; ++r) {
+    acc[r][0] = vec8(&s.acc[row + r][column]);
+    acc[r][1] = vec8(&s.acc[row + r][column + 8]);
+  }
   for (int64_t d = 0; d < chunk; ++d) {
-    Vec8 w[2];
-    std::memcpy(w, &s.w[d][column], sizeof w);
+    const Vec8 w0 = vec8(&s.w[d][column]);
+    const Vec8 w1 = vec8(&s.w[d][column + 8]);
+#pragma GCC unroll 4
     for (int64_t r = 0; r < kRows; ++r) {
       const float q = s.q[row + r][d];
-      acc[r][0] += w[0] * q;
-      acc[r][1] += w[1] * q;
+      acc[r][0] += w0 * q;
+      acc[r][1] += w1 * q;
     }
   }
-  for (int64_t r = 0; r < kRows; ++r) std::memcpy(&s.acc[row + r][column], acc[r], sizeof acc[r]);
+#pragma GCC unroll 4
+  for (int64_t r = 0; r < kRows; ++r) {
+    vec8(&s.acc[row + r][column]) = acc[r][0];
+    vec8(&s.acc[row + r][column + 8]) = acc[r][1];
+  }
 }
 
 void multiply_chunk(Scratch& s, int64_t m_count, int64_t n_count, int64_t chunk) {

@@ -1,0 +1,176 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <queue>
+
+#include <fmt/format.h>
+
+#include "plan/packing.h"
+
+namespace megartp::plan {
+namespace {
+
+using Nanoseconds = uint64_t;  // whole numbers, so that the schedule is the same on every machine
+
+Nanoseconds to_ns(double us) { return static_cast<Nanoseconds>(std::llround(std::clamp(us, 0.0, 1e9) * 1e3)); }
+
+// Tasks whose events have all fired: longest remaining path first.
+struct Ready {
+  Nanoseconds rank;
+  uint32_t task;
+  bool operator<(const Ready& o) const { return rank != o.rank ? rank < o.rank : task > o.task; }
+};
+// Something that happens at a time, earliest first.
+struct Timed {
+  Nanoseconds time;
+  uint32_t idx;  // task or worker
+  bool operator<(const Timed& o) const { return time != o.time ? time > o.time : idx > o.idx; }
+};
+
+class ListScheduler {
+ public:
+  ListScheduler(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers)
+      : graph_(graph), num_workers_(num_workers), latency_(to_ns(target.event_latency_us)) {
+    cost_.reserve(graph.tasks.size());
+    for (const Task& task : graph.tasks) cost_.push_back(to_ns(task_cost_us(task, target, num_workers)));
+  }
+
+  Result<Schedule> run() {
+    index_events();
+    rank_tasks();
+    MEGARTP_TRY(simulate());
+    return to_schedule();
+  }
+
+ private:
+  void index_events() {
+    const size_t num_events = graph_.events.size();
+    waiter_offsets_.assign(num_events + 1, 0);
+    signallers_.assign(num_events, 0);
+    for (const Task& task : graph_.tasks) {
+      for (uint32_t i = 0; i < task.num_waits; ++i) ++waiter_offsets_[task.waits[i].event + 1];
+      for (uint32_t i = 0; i < task.num_signals; ++i) ++signallers_[task.signals[i].event];
+    }
+    for (size_t e = 0; e < num_events; ++e) waiter_offsets_[e + 1] += waiter_offsets_[e];
+    waiters_.resize(waiter_offsets_.back());
+    std::vector<uint32_t> next(waiter_offsets_.begin(), waiter_offsets_.end() - 1);
+    for (uint32_t t = 0; t < graph_.tasks.size(); ++t)
+      for (uint32_t i = 0; i < graph_.tasks[t].num_waits; ++i) waiters_[next[graph_.tasks[t].waits[i].event]++] = t;
+  }
+
+  // Task ids are a topological order, so one walk backwards meets every waiter before its event's signallers.
+  void rank_tasks() {
+    rank_.resize(graph_.tasks.size());
+    std::vector<Nanoseconds> event_rank(graph_.events.size(), 0);
+    for (size_t t = graph_.tasks.size(); t-- > 0;) {
+      const Task& task = graph_.tasks[t];
+      Nanoseconds after = 0;
+      for (uint32_t i = 0; i < task.num_signals; ++i) after = std::max(after, event_rank[task.signals[i].event]);
+      rank_[t] = cost_[t] + after;
+      for (uint32_t i = 0; i < task.num_waits; ++i) {
+        Nanoseconds& rank = event_rank[task.waits[i].event];
+        rank = std::max(rank, rank_[t] + latency_);
+      }
+    }
+  }
+
+  Status simulate() {
+    const auto num_tasks = static_cast<uint32_t>(graph_.tasks.size());
+    order_.reserve(num_tasks);
+    worker_of_.reserve(num_tasks);
+    missing_.resize(num_tasks);
+    event_time_.assign(graph_.events.size(), 0);
+    start_.assign(num_tasks, 0);
+    for (uint32_t w = 0; w < num_workers_; ++w) free_.push({0, w});
+    for (uint32_t t = 0; t < num_tasks; ++t)
+      if ((missing_[t] = graph_.tasks[t].num_waits) == 0) ready_.push({rank_[t], t});
+    while (order_.size() < num_tasks) {
+      Timed worker = free_.top();
+      free_.pop();
+      if (ready_.empty()) {
+        if (arriving_.empty())
+          return make_error(ErrorCode::kInternal, fmt::format("graph '{}': {} of {} tasks wait for events that never fire",
+                                                              graph_.name, num_tasks - order_.size(), num_tasks));
+        worker.time = std::max(worker.time, arriving_.top().time);
+      }
+      for (; !arriving_.empty() && arriving_.top().time <= worker.time; arriving_.pop())
+        ready_.push({rank_[arriving_.top().idx], arriving_.top().idx});
+      const uint32_t task = ready_.top().task;
+      ready_.pop();
+      order_.push_back(task);
+      worker_of_.push_back(worker.idx);
+      worker.time += cost_[task];
+      finish(task, worker.time);
+      free_.push(worker);
+    }
+    return {};
+  }
+
+  void finish(uint32_t task, Nanoseconds time) {
+    const Task& t = graph_.tasks[task];
+    for (uint32_t i = 0; i < t.num_signals; ++i) {
+      const uint32_t event = t.signals[i].event;
+      event_time_[event] = std::max(event_time_[event], time + latency_);
+      if (--signallers_[event] != 0) continue;
+      for (uint32_t k = waiter_offsets_[event]; k < waiter_offsets_[event + 1]; ++k) {
+        const uint32_t waiter = waiters_[k];
+        start_[waiter] = std::max(start_[waiter], event_time_[event]);
+        if (--missing_[waiter] == 0) arriving_.push({start_[waiter], waiter});
+      }
+    }
+  }
+
+  Schedule to_schedule() const {
+    Schedule s;
+    s.offsets.assign(num_workers_ + 1, 0);
+    for (const uint32_t w : worker_of_) ++s.offsets[w + 1];
+    for (uint32_t w = 0; w < num_workers_; ++w) s.offsets[w + 1] += s.offsets[w];
+    s.tasks.resize(order_.size());
+    std::vector<uint32_t> next(s.offsets.begin(), s.offsets.end() - 1);
+    for (size_t i = 0; i < order_.size(); ++i) s.tasks[next[worker_of_[i]]++] = order_[i];
+    return s;
+  }
+
+  const TaskGraph& graph_;
+  uint32_t num_workers_;
+  Nanoseconds latency_;
+  std::vector<Nanoseconds> cost_, rank_;
+  std::vector<Nanoseconds> start_;  // of a task: when its last event fires
+  std::vector<uint8_t> missing_;    // events that a task still waits for
+  std::vector<uint32_t> waiter_offsets_, waiters_;  // CSR event -> tasks
+  std::vector<uint32_t> signallers_;                // tasks that have yet to signal an event
+  std::vector<Nanoseconds> event_time_;
+  std::priority_queue<Ready> ready_;
+  std::priority_queue<Timed> arriving_;  // tasks that become ready later
+  std::priority_queue<Timed> free_;      // workers
+  std::vector<uint32_t> order_, worker_of_;
+};
+
+}  // namespace
+
+double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_workers) {
+  // GB/s = 1e3 bytes a microsecond; GFLOP/s likewise.
+  const double share = 1e3 / num_workers;
+  const double memory_us = target.read_gb_per_s > 0 ? static_cast<double>(task.bytes) / (target.read_gb_per_s * share) : 0;
+  const double arithmetic_us = target.gflops > 0 ? static_cast<double>(task.flops) / (target.gflops * share) : 0;
+  return target.task_overhead_us + std::max(memory_us, arithmetic_us);
+}
+
+Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers) {
+  Schedule s;
+  const auto num_tasks = static_cast<uint32_t>(graph.tasks.size());
+  s.offsets.reserve(num_workers + 1);
+  s.offsets.push_back(0);
+  s.tasks.reserve(num_tasks);
+  for (uint32_t w = 0; w < num_workers; ++w) {
+    for (uint64_t t = w; t < num_tasks; t += num_workers) s.tasks.push_back(static_cast<uint32_t>(t));
+    s.offsets.push_back(static_cast<uint32_t>(s.tasks.size()));
+  }
+  return s;
+}
+
+Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
+  return ListScheduler(graph, target, num_workers).run();
+}
+
+}  // namespace megartp::plan
