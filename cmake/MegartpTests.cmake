@@ -27,7 +27,7 @@ function(megartp_add_test_binary target)
   if(NOT TARGET megartp_test_pch)
     # GoogleTest's headers take seconds to read: once for all test binaries.
     file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_pch.cc CONTENT "// Carries the precompiled headers.\n")
-    add_library(megartp_test_pch OBJECT ${PROJECT_BINARY_DIR}/generated/test_pch.cc)
+    add_executable(megartp_test_pch EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/test_pch.cc)
     megartp_configure_test(megartp_test_pch)
     target_precompile_headers(megartp_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
                                                        ${PROJECT_SOURCE_DIR}/src/ops/op_family.h)
