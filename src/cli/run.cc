@@ -24,7 +24,7 @@ struct RunArgs {
   std::string input;
   std::string output;
   std::string plan_file;
-  std::string backend = "cpu-threads";
+  std::string backend;  // empty: MEGARTP_BACKEND, else cpu-threads
   uint64_t seed = 1;
   uint64_t interleave_seed = 0;
   int64_t timeout_ms = 0;
@@ -59,6 +59,7 @@ Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
     inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
   }
   const std::string path = a.weights.empty() ? MEGARTP_TRY(cached_weights(model.config, a.model.layer, a.common)) : a.weights;
+  if (a.common.verbose) std::cerr << "weights: " << path << "\n";
   glm52::Weights weights = MEGARTP_TRY(glm52::load_weights(model.config, a.model.layer, path));
   return glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights));
 }
@@ -96,7 +97,11 @@ Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
   threads.seed = a.interleave_seed;
   Prepared prepared;
   if (a.plan_file.empty()) {
-    prepared.plan = MEGARTP_TRY(build_plan(run.graph, run.inputs.shapes, options)).plan;
+    const BuiltPlan built = MEGARTP_TRY(build_plan(run.graph, run.inputs.shapes, options));
+    if (a.common.verbose)
+      std::cerr << fmt::format("lowered in {:.0f} us, packed in {:.0f} us, workspace {} bytes\n", built.lower_ns / 1e3,
+                               built.pack_ns / 1e3, built.plan->workspace_bytes);
+    prepared.plan = built.plan;
   } else {
     prepared.plan = MEGARTP_TRY(plan_from_file(a.plan_file, run));
   }
@@ -110,8 +115,9 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   Prepared prepared = MEGARTP_TRY(prepare_backend(a, run));
   report.plan = prepared.plan;
   auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, std::move(prepared.executable)));
+  const bool always_poison = MEGARTP_TRY(env_poison());
   for (int64_t i = 0; i < a.repeat; ++i) {
-    report.stats = MEGARTP_TRY(execution.run(i == 0));
+    report.stats = MEGARTP_TRY(execution.run(i == 0 || always_poison));
     report.samples_ns.push_back(report.stats.wall_ns);
   }
   tensors = execution.collect();
@@ -123,7 +129,10 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   return report;
 }
 
-int run_run(const RunArgs& a) {
+int run_run(RunArgs& a) {
+  if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
+  if (a.backend != "cpu-threads" && a.backend != "cpu-reference")
+    return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)}, a.common, "run");
   if (!a.input.empty() && a.sizes_given)
     return print_error(Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
                        a.common, "run");
@@ -153,7 +162,7 @@ Command add_run_command(CLI::App& root) {
   app->add_option("--input", a.input, "Inputs (safetensors: x, residual, positions, context_lens, block_table, index_k_cache)");
   app->add_option("--output", a.output, "Write the outputs to this safetensors file");
   app->add_option("--plan", a.plan_file, "Run a saved plan instead of making one");
-  app->add_option("--backend", a.backend, "Backend")->check(CLI::IsMember({"cpu-threads", "cpu-reference"}))->capture_default_str();
+  app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")->check(CLI::IsMember({"cpu-threads", "cpu-reference"}));
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
   app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")->capture_default_str();
   app->add_option("--timeout-ms", a.timeout_ms, "Give up when nothing moves for this long")->check(CLI::Range(1, 3600000));
