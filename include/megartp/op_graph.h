@@ -207,7 +207,7 @@ class OpGraph {
   Status status_;
 };
 
-// Lossless text forms. JSON: docs/cli.md has the format. Reading rechecks every shape through the op registry.
+// Lossless text forms. JSON: docs/life-of-a-graph.md has the format. Reading rechecks every shape through the op registry.
 std::string to_json(const OpGraph& graph);
 Result<OpGraph> graph_from_json(std::string_view text);
 std::string to_dot(const OpGraph& graph);

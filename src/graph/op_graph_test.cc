@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "graph/op_schema.h"
+#include "graph/test_graphs.h"
 #include "graph/text.h"
 
 namespace megartp {
@@ -234,6 +235,42 @@ TEST(OpGraph, ErrorsStayOnOneLineWhateverTheNames) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
   EXPECT_EQ(text.find('\r'), std::string::npos);
   EXPECT_THAT(text, AllOf(HasSubstr("'two\\nlines'"), HasSubstr("'a\\x0d\\nb'"), HasSubstr("'o\\np'")));
+}
+
+TEST(OpGraph, AStateMayBeUpdatedTwiceAndReadAfterwards) {
+  const OpGraph g = test::absorb_chain();
+  ASSERT_TRUE(g.status()) << error_of(g);
+  const TensorId q_out = g.find_tensor("q_out").id;
+  EXPECT_THAT(g.ops()[0].updates, ElementsAre(q_out));
+  EXPECT_THAT(g.ops()[1].updates, ElementsAre(q_out));
+  EXPECT_THAT(g.ops()[2].inputs, ::testing::Contains(q_out));
+  EXPECT_THAT(g.ops()[2].updates, ElementsAre(g.find_tensor("last").id));
+  EXPECT_TRUE(g.ops()[0].outputs.empty());
+  EXPECT_EQ(g.tensor(q_out).storage, Storage::kState);
+  EXPECT_EQ(g.tensor(q_out).producer, kInvalidId);
+  EXPECT_THAT(g.outputs(), ElementsAre(q_out));
+}
+
+TEST(OpGraph, OnlyTheCallersTensorsAreUpdatedAndNotWhileTheyAreRead) {
+  const auto absorb = [](Storage storage, bool reads_itself) {
+    OpGraph g("g");
+    const Tensor q_nope = g.runtime_arg("q_nope", DType::kBF16, {"M", 2, 128});
+    const int64_t nope = reads_itself ? 320 : 128;
+    const OpGraph::Quantized kv_b{g.bound_weight("kv_b", DType::kF8E4M3, {2 * (nope + 64), 256}),
+                                  g.bound_weight("kv_b_scale", DType::kF32, {reads_itself ? 6 : 3, 2})};
+    const Shape shape{"M", 2, 320};
+    const Tensor q_out = storage == Storage::kState    ? g.state("q_out", DType::kBF16, shape)
+                         : storage == Storage::kWeight ? g.bound_weight("q_out", DType::kBF16, shape)
+                                                       : g.runtime_arg("q_out", DType::kBF16, shape);
+    g.q_absorb(reads_itself ? q_out : q_nope, kv_b, q_out, {{"v", int64_t{64}}}, "D2");
+    EXPECT_EQ(g.ops().empty(), !g.status());
+    return error_of(g);
+  };
+  EXPECT_EQ(absorb(Storage::kState, false), "no error");
+  EXPECT_THAT(absorb(Storage::kRuntimeArg, false), HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only runtime_arg"));
+  EXPECT_THAT(absorb(Storage::kWeight, false), HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only weight"));
+  EXPECT_THAT(absorb(Storage::kState, true),
+              HasSubstr("op 'D2' (q_absorb): updates tensor 'q_out' in place and takes it as another input too"));
 }
 
 TEST(OpGraph, OutputsAreActivationsOrStates) {

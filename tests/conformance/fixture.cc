@@ -163,7 +163,7 @@ Result<std::shared_ptr<const Fixture>> load_fixture(std::string_view name) {
     fixture->layer = item.at("layer");
     fixture->config = MEGARTP_TRY(glm52::load_config(path("config")));
     fixture->options = options_from(item.at("options"));
-    fixture->inputs = MEGARTP_TRY(glm52::load_inputs(fixture->config, fixture->options, path("io")));
+    fixture->inputs = MEGARTP_TRY(glm52::load_inputs(fixture->config, path("io")));
     fixture->weights = MEGARTP_TRY(glm52::load_weights(fixture->config, fixture->layer, path("weights")));
     fixture->expect = MEGARTP_TRY(SafetensorsFile::open(path("expect")));
     fixture->graph = glm52::attention_pre_graph(fixture->config, fixture->options, fixture->layer);

@@ -20,6 +20,7 @@
 #include "megartp/op_graph.h"
 #include "models/glm52/glm52.h"
 #include "models/glm52/inputs.h"
+#include "models/glm52/weights.h"
 
 namespace megartp::test {
 

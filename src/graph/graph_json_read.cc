@@ -1,6 +1,5 @@
-// JSON form of an OpGraph. docs/life-of-a-graph.md describes the format.
+// Reads the JSON form of an OpGraph. docs/life-of-a-graph.md describes the format.
 //
-// Writing lists tensors in id order and ops in program order, one a line, keys in a fixed order: equal graphs give equal bytes.
 // Reading records the same calls again: leaf tensors up to the next op's outputs, then the op, whose inferred outputs are compared
 // with what the file says. So nothing in a file is believed, and a graph that was read obeys every rule of one that was built.
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "graph/graph_json.h"
 #include "graph/text.h"
 #include "megartp/op_graph.h"
 
@@ -22,52 +22,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kFormatVersion = 1;
 constexpr size_t kMaxFileBytes = size_t{64} << 20;
 constexpr int kMaxDepth = 8;
 constexpr size_t kMaxKeys = 64;             // of one object; the JSON library looks keys up one by one
 constexpr size_t kMaxListItems = 1U << 16;  // inputs, outputs, dims: far above any use, far below trouble
-
-// --- writing -----------------------------------------------------------------------------------------------------------
-
-// Never throws: malformed bytes (only possible in a graph that is in error already) are replaced.
-std::string dump(const Json& value) { return value.dump(-1, ' ', false, Json::error_handler_t::replace); }
-
-Json to_json_value(const Dim& dim) {
-  if (dim.is_const()) return dim.value;
-  return to_string(dim);
-}
-
-Json to_json_value(const TensorInfo& tensor) {
-  Json shape = Json::array();
-  for (const Dim& d : tensor.shape) shape.push_back(to_json_value(d));
-  Json value = {{"name", tensor.name},
-                {"dtype", to_string(tensor.dtype)},
-                {"shape", std::move(shape)},
-                {"storage", to_string(tensor.storage)}};
-  if (tensor.is_partial) value["partial"] = true;
-  return value;
-}
-
-Json names_of(const OpGraph& graph, const std::vector<TensorId>& ids) {
-  Json names = Json::array();
-  for (const TensorId id : ids) names.push_back(graph.tensor(id).name);
-  return names;
-}
-
-Json to_json_value(const OpGraph& graph, const OpInfo& op) {
-  Json attrs = Json::object();
-  // A double is always written with a point or an exponent, so that its type survives.
-  for (const auto& [name, value] : op.attrs.items()) std::visit([&](const auto& v) { attrs[name] = v; }, value);
-  return {{"name", op.name},
-          {"kind", op.kind},
-          {"inputs", names_of(graph, op.inputs)},
-          {"outputs", names_of(graph, op.outputs)},
-          {"updates", names_of(graph, op.updates)},
-          {"attrs", std::move(attrs)}};
-}
-
-// --- reading -----------------------------------------------------------------------------------------------------------
 
 tl::unexpected<Error> malformed(std::string_view where, std::string message) {
   return tl::unexpected(Error{ErrorCode::kParse, std::move(message), {{"at", std::string(where)}}});
@@ -402,8 +360,8 @@ Result<OpGraph> read_graph(std::string_view text) {
   const Json root = MEGARTP_TRY(parse_text(text));
   constexpr std::string_view kRequired[] = {"megartp_graph", "name", "tensors", "ops", "outputs"};
   const Fields f = MEGARTP_TRY(Fields::of(root, "", kRequired));
-  if (const auto version = integer(*f.find("megartp_graph")); version != kFormatVersion)
-    return malformed("megartp_graph", fmt::format("unknown version of the graph format, expected {}", kFormatVersion));
+  if (const auto version = integer(*f.find("megartp_graph")); version != kGraphFormatVersion)
+    return malformed("megartp_graph", fmt::format("unknown version of the graph format, expected {}", kGraphFormatVersion));
   const std::string name = MEGARTP_TRY(f.string("name"));
   if (const std::string_view problem = name_problem(name); !problem.empty())
     return malformed("name", fmt::format("the graph name {} {}", quote_name(name), problem));
@@ -418,18 +376,6 @@ Result<OpGraph> read_graph(std::string_view text) {
 }
 
 }  // namespace
-
-std::string to_json(const OpGraph& graph) {
-  std::string out = fmt::format("{{\n  \"megartp_graph\": {},\n  \"name\": {},\n", kFormatVersion, dump(graph.name()));
-  const auto lines = [&out](std::string_view key, size_t n, const auto& item) {
-    out += fmt::format("  \"{}\": [", key);
-    for (size_t i = 0; i < n; ++i) out += (i == 0 ? "\n    " : ",\n    ") + dump(item(i));
-    out += n == 0 ? "],\n" : "\n  ],\n";
-  };
-  lines("tensors", graph.tensors().size(), [&](size_t i) { return to_json_value(graph.tensors()[i]); });
-  lines("ops", graph.ops().size(), [&](size_t i) { return to_json_value(graph, graph.ops()[i]); });
-  return out + fmt::format("  \"outputs\": {}\n}}\n", dump(names_of(graph, graph.outputs())));
-}
 
 Result<OpGraph> graph_from_json(std::string_view text) {
   try {
