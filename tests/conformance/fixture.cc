@@ -140,6 +140,11 @@ double cache_diff(const Fixture& fixture, std::string_view name, const Outcome& 
   return have == want ? calc_diff(have_values, want_values) : std::numeric_limits<double>::infinity();
 }
 
+Result<const void*> intermediate(const Executable& executable, std::string_view name) {
+  if (const void* data = executable.data(name)) return data;
+  return make_error(ErrorCode::kNotFound, fmt::format("the executable has no tensor '{}'", name));
+}
+
 }  // namespace
 
 std::string golden_path(std::string_view file) { return fmt::format("{}/tests/golden/{}", MEGARTP_SOURCE_DIR, file); }
@@ -198,17 +203,17 @@ Result<Outcomes> run_fixture(const Fixture& fixture, Executable& executable) {
   for (const char* name : {"q_out", "logits", "index_k_cache", "mla_kv_cache"})
     if (const auto it = bound.find(name); it != bound.end()) out[name] = copy_of(it->second);
   out["residual"] = copy_of(bound.at("residual_out"));
-  const auto* kv = executable.data("kv");
-  if (kv == nullptr) return make_error(ErrorCode::kInternal, "no tensor 'kv'");
+  const void* kv = MEGARTP_TRY(intermediate(executable, "kv"));
   const int64_t width = c.kv_lora_rank + c.qk_rope_head_dim;
   out["kv_latent"] = bf16_columns(kv, rows, width, 0, c.kv_lora_rank);
   out["k_pe"] = bf16_columns(kv, rows, width, c.kv_lora_rank, width);
   if (!fixture.has_indexer) return out;
 
   const std::vector<int64_t> q_dims = {rows, c.index_n_heads, c.index_head_dim};
-  out["index_q"] = dequantized(static_cast<const e4m3*>(executable.data("index_q")),
-                               static_cast<const float*>(executable.data("index_q_scale")), q_dims, c.index_head_dim);
-  const auto* gate = static_cast<const std::byte*>(executable.data("gate"));
+  const void* q = MEGARTP_TRY(intermediate(executable, "index_q"));
+  const void* q_scale = MEGARTP_TRY(intermediate(executable, "index_q_scale"));
+  out["index_q"] = dequantized(static_cast<const e4m3*>(q), static_cast<const float*>(q_scale), q_dims, c.index_head_dim);
+  const auto* gate = static_cast<const std::byte*>(MEGARTP_TRY(intermediate(executable, "gate")));
   out["gate"] = {DType::kF32, {rows, c.index_n_heads}, {gate, gate + rows * c.index_n_heads * 4}};
   Outcome index_k{DType::kF32, {rows, c.index_head_dim}, {}};
   const int32_t* slots = fixture.inputs.tensors.at("slot_mapping").as<int32_t>();

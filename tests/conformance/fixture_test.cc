@@ -65,7 +65,9 @@ void expect_outputs(const Fixture& fixture, const Outcomes& outcomes) {
       continue;
     }
     const double limit = expected.name == "residual" ? 0.0 : kFp8PathLimit;
-    EXPECT_LE(diff(fixture, expected.name, actual->second, expected), limit) << expected.name;
+    const double measured = diff(fixture, expected.name, actual->second, expected);
+    testing::Test::RecordProperty(expected.name, fmt::format("{:.1e}", measured));
+    EXPECT_LE(measured, limit) << expected.name;
   }
   if (!fixture.has_indexer) return;
   const Outcome& logits = outcomes.at("logits");

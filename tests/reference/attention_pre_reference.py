@@ -331,8 +331,8 @@ def attention_pre(config, weights, io, options=Options(), rounding=Rounding()):
     def rotate_front(v):  # indexer heads are rotary part first
         return np.concatenate([rotate(v[..., :rope], cos, sin, config.indexer_interleave), v[..., rope:]], axis=-1)
 
-    def round_indexer(v):  # rounded after RoPE, and again after the Hadamard rotation where there is one
-        return bf16(bf16(v) @ hadamard(config.index_dim)) if options.hadamard else bf16(v)
+    def round_indexer(v):  # the one rounding before quantisation; the Hadamard rotation, where there is one, comes before it
+        return bf16(v @ hadamard(config.index_dim)) if options.hadamard else bf16(v)
 
     # B1: indexer key into the cache. LayerNorm and RoPE share one rounding.
     kk = bf16(a @ weights.matrix("indexer.wk").T)
