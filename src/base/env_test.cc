@@ -64,8 +64,8 @@ TEST_F(EnvTest, RegistryIsComplete) {
 }
 
 TEST_F(EnvTest, Defaults) {
-  set("HOME", "/home/someone");
-  EXPECT_EQ(env_cache_dir().value(), "/home/someone/.cache/megartp");
+  set("HOME", "/homes/someone");
+  EXPECT_EQ(env_cache_dir().value(), "/homes/someone/.cache/megartp");
   EXPECT_EQ(env_timeout_ms().value(), 10000);
   EXPECT_FALSE(env_poison().value());
   EXPECT_EQ(env_backend().value(), "cpu-threads");
@@ -78,9 +78,9 @@ TEST_F(EnvTest, Defaults) {
 
 TEST_F(EnvTest, CacheFolder) {
   expect_bad(env_cache_dir(), "MEGARTP_CACHE_DIR", "HOME");
-  set("HOME", "/home/someone");
+  set("HOME", "/homes/someone");
   set("XDG_CACHE_HOME", "relative/path");  // ignored, as the XDG specification says
-  EXPECT_EQ(env_cache_dir().value(), "/home/someone/.cache/megartp");
+  EXPECT_EQ(env_cache_dir().value(), "/homes/someone/.cache/megartp");
   set("XDG_CACHE_HOME", "/var/cache");
   EXPECT_EQ(env_cache_dir().value(), "/var/cache/megartp");
   set("MEGARTP_CACHE_DIR", "/big/disk");

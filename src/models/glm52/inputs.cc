@@ -94,6 +94,7 @@ void fill_caches(const Config& c, const Options& options, uint64_t seed, Inputs&
   const auto num_blocks = static_cast<uint64_t>(in.shapes.requests.size()) * static_cast<uint64_t>(table_width);
   parallel_for(num_blocks, 4, [&](uint64_t begin, uint64_t end) {
     for (uint64_t block = begin; block < end; ++block) {
+      if (table[block] < 0) continue;
       const RequestShape& q = in.shapes.requests[block / static_cast<uint64_t>(table_width)];
       const int64_t first = static_cast<int64_t>(block % static_cast<uint64_t>(table_width)) * kPageTokens;
       const IndexPage page{index.as<std::byte>() + table[block] * index.dims[1], c.index_head_dim};
