@@ -39,6 +39,7 @@ function(megartp_add_test_binary target)
 endfunction()
 
 function(megartp_configure_test target)
+  target_compile_options(${target} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_...` is meant as it reads
   target_link_libraries(${target} PRIVATE megartp megartp_test_support megartp_flags GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
   if(TARGET rapidcheck)
     target_link_libraries(${target} PRIVATE rapidcheck)
