@@ -40,6 +40,10 @@ endfunction()
 
 function(megartp_configure_test target)
   target_compile_options(${target} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_...` is meant as it reads
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-stringop-overread)  # false, as those in CMakeLists.txt
+  endif()
+  target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(${target} PRIVATE megartp megartp_test_support megartp_flags GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
   if(TARGET rapidcheck)
     target_link_libraries(${target} PRIVATE rapidcheck)
