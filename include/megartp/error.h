@@ -75,10 +75,13 @@ inline void take_value(Result<void>&& /*result*/) {}
 
 }  // namespace megartp
 
-// Evaluates a Result; on error returns it from the enclosing function, else yields the value.
-#define MEGARTP_TRY(expr)                                                            \
-  (__extension__({                                                                   \
-    auto megartp_result_ = (expr);                                                   \
-    if (!megartp_result_) return ::tl::unexpected(std::move(megartp_result_).error()); \
-    ::megartp::detail::take_value(std::move(megartp_result_));                       \
+// Evaluates a Result; on error returns it from the enclosing function, else yields the value. May be nested.
+#define MEGARTP_TRY(expr) MEGARTP_TRY_AS_(expr, MEGARTP_CONCAT_(megartp_result_, __COUNTER__))
+#define MEGARTP_CONCAT_(a, b) MEGARTP_CONCAT2_(a, b)
+#define MEGARTP_CONCAT2_(a, b) a##b
+#define MEGARTP_TRY_AS_(expr, result)                                \
+  (__extension__({                                                   \
+    auto result = (expr);                                            \
+    if (!result) return ::tl::unexpected(std::move(result).error()); \
+    ::megartp::detail::take_value(std::move(result));                \
   }))

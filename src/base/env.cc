@@ -11,13 +11,12 @@
 namespace megartp {
 namespace {
 
-constexpr std::array<EnvVar, 5> kVars{{
+constexpr std::array<EnvVar, 4> kVars{{
     {"MEGARTP_CACHE_DIR", EnvType::kPath, "$XDG_CACHE_HOME/megartp or ~/.cache/megartp",
      "folder for synthetic checkpoints and compiled code"},
     {"MEGARTP_TIMEOUT_MS", EnvType::kMilliseconds, "10000", "a run that makes no progress for this long ends with exit code 6"},
-    {"MEGARTP_POISON", EnvType::kBool, "off", "fill outputs and workspace with NaN before each run"},
+    {"MEGARTP_POISON", EnvType::kBool, "off", "poison workspace and outputs before every run of `megartp run --repeat`, not only the first"},
     {"MEGARTP_BACKEND", EnvType::kName, "cpu-threads", "backend of `megartp run` when --backend is not given"},
-    {"MEGARTP_LOG", EnvType::kName, "warn", "how much is told on stderr: error, warn, info, debug"},
 }};
 constexpr int64_t kMaxTimeoutMs = 24LL * 3600 * 1000;
 
@@ -41,16 +40,6 @@ std::string_view to_string(EnvType type) {
     case EnvType::kMilliseconds: return "milliseconds";
     case EnvType::kBool: return "bool";
     case EnvType::kName: return "name";
-  }
-  return "?";
-}
-
-std::string_view to_string(LogLevel level) {
-  switch (level) {
-    case LogLevel::kError: return "error";
-    case LogLevel::kWarn: return "warn";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kDebug: return "debug";
   }
   return "?";
 }
@@ -100,20 +89,11 @@ Result<std::string> env_backend() {
   return *text;
 }
 
-Result<LogLevel> env_log_level() {
-  const auto text = value_of("MEGARTP_LOG");
-  if (!text) return LogLevel::kWarn;
-  for (const LogLevel level : {LogLevel::kError, LogLevel::kWarn, LogLevel::kInfo, LogLevel::kDebug})
-    if (*text == to_string(level)) return level;
-  return bad_value("MEGARTP_LOG", *text, "one of error, warn, info, debug");
-}
-
 Status check_env() {
   MEGARTP_TRY(env_cache_dir());
   MEGARTP_TRY(env_timeout_ms());
   MEGARTP_TRY(env_poison());
   MEGARTP_TRY(env_backend());
-  MEGARTP_TRY(env_log_level());
   return {};
 }
 

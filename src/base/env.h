@@ -25,19 +25,14 @@ struct EnvVar {
 };
 std::span<const EnvVar> env_vars();
 
-enum class LogLevel : uint8_t { kError, kWarn, kInfo, kDebug };
-std::string_view to_string(LogLevel level);
-
 // MEGARTP_CACHE_DIR, else $XDG_CACHE_HOME/megartp, else $HOME/.cache/megartp. Always an absolute path; the folder need not exist.
 Result<std::string> env_cache_dir();
 // MEGARTP_TIMEOUT_MS: a run without progress for this long is given up; 1 ms to 24 h.
 Result<int64_t> env_timeout_ms();
-// MEGARTP_POISON: fill outputs and workspace with NaN before each run.
+// MEGARTP_POISON: fill outputs and workspace with NaN before every run, not only the first.
 Result<bool> env_poison();
 // MEGARTP_BACKEND: lower-case letters, digits and dashes; whether such a backend exists is not checked here.
 Result<std::string> env_backend();
-// MEGARTP_LOG.
-Result<LogLevel> env_log_level();
 
 // Checks the values of all variables: the first bad one is the error.
 Status check_env();

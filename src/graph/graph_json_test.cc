@@ -38,7 +38,7 @@ void expect_round_trip(const OpGraph& graph) {
   EXPECT_EQ(to_json(*again), text);
 }
 
-constexpr const char* kSmall = R"({
+constexpr const char* kSmall = R"json({
   "megartp_graph": 1,
   "name": "small",
   "tensors": [
@@ -54,7 +54,7 @@ constexpr const char* kSmall = R"({
   ],
   "outputs": ["sum"]
 }
-)";
+)json";
 
 OpGraph small_graph() {
   OpGraph g("small");

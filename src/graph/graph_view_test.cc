@@ -153,10 +153,12 @@ TEST(GraphMermaid, Golden) {
 // <br/>; edges join nodes that exist.
 void expect_sound_mermaid(const std::string& text) {
   EXPECT_TRUE(is_valid_utf8(text));
-  const std::string label = R"(((?:[^"<>\\`{}|#&%;\x01-\x1f]|#[0-9]+;|<br/>)*))";
-  const std::regex node(R"(  (n[0-9]+)(?:\[/|\[\[|\[\(|\(\[|\[|\()")" + label + R"("(?:/\]|\]\]|\)\]|\]\)|\]|\)):::(?:arg|weight|state|op|output|unused))");
-  const std::regex edge(R"(  (n[0-9]+) (?:-->|==>|-\.->)(?:\|")" + label + R"("\|)? (n[0-9]+))");
-  const std::regex comment(R"(  %% (?:[^"<>\\`{}|#&%;\x01-\x1f]|#[0-9]+;)*)");
+  const std::string plain = R"re([^"<>\\`{}|#&%;\x01-\x1f]|#[0-9]+;)re";
+  const std::string label = "\"((?:" + plain + "|<br/>)*)\"";
+  const std::regex node(R"re(  (n[0-9]+)(?:\[/|\[\[|\[\(|\(\[|\[|\())re" + label +
+                        R"re((?:/\]|\]\]|\)\]|\]\)|\]|\)):::(?:arg|weight|state|op|output|unused))re");
+  const std::regex edge(R"re(  (n[0-9]+) (?:-->|==>|-\.->)(?:\|)re" + label + R"re(\|)? (n[0-9]+))re");
+  const std::regex comment("  %% (?:" + plain + ")*");
   std::set<std::string> nodes;
   const std::vector<std::string> lines = lines_of(text);
   ASSERT_GT(lines.size(), 2U);

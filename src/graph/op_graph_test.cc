@@ -338,7 +338,9 @@ TEST(Text, QuoteName) {
   EXPECT_EQ(quote_name("plain"), "'plain'");
   EXPECT_EQ(quote_name("a\nb\tc\x01\xff"), "'a\\nb\\tc\\x01\\xff'");
   EXPECT_EQ(quote_name("gr\xc3\xb6\xc3\x9f" "e"), "'gr\xc3\xb6\xc3\x9f" "e'");
-  const std::string cut = quote_name(std::string(119, 'x') + "\xc3\xb6 and more");
+  std::string longer(119, 'x');
+  longer += "\xc3\xb6 and more";
+  const std::string cut = quote_name(longer);
   EXPECT_TRUE(is_valid_utf8(cut));
   EXPECT_THAT(cut, HasSubstr("...'"));
 }

@@ -50,7 +50,8 @@ Outcome bf16_columns(const void* data, int64_t rows, int64_t row_elems, int64_t 
   const auto width = static_cast<size_t>(end - begin) * sizeof(bf16);
   out.bytes.resize(static_cast<size_t>(rows) * width);
   for (int64_t m = 0; m < rows; ++m)
-    std::memcpy(out.bytes.data() + static_cast<size_t>(m) * width, static_cast<const bf16*>(data) + m * row_elems + begin, width);
+    std::memcpy(out.bytes.data() + static_cast<size_t>(m) * width,
+                static_cast<const bf16*>(data) + m * row_elems + begin, width);
   return out;
 }
 
@@ -109,7 +110,8 @@ Entry mla_entry(const std::byte* cache, int64_t slot, int64_t kv_lora, int64_t r
   return entry;
 }
 
-// Zero values tell nothing of their scale, so scales are compared by themselves: equal but for one BF16 rounding of amax.
+// Zero values tell nothing of their scale, so scales are compared by themselves: equal but for one BF16 rounding of
+// amax.
 bool scales_agree(const std::vector<float>& x, const std::vector<float>& y) {
   return std::equal(x.begin(), x.end(), y.begin(), y.end(),
                     [](float a, float b) { return a > 0 && std::abs(a - b) <= std::abs(b) * 0x1p-7F; });
@@ -138,6 +140,11 @@ double cache_diff(const Fixture& fixture, std::string_view name, const Outcome& 
     }
   }
   return have == want ? calc_diff(have_values, want_values) : std::numeric_limits<double>::infinity();
+}
+
+Result<const void*> intermediate(const Executable& executable, std::string_view name) {
+  if (const void* data = executable.data(name)) return data;
+  return make_error(ErrorCode::kNotFound, fmt::format("the executable has no tensor '{}'", name));
 }
 
 }  // namespace
@@ -198,17 +205,18 @@ Result<Outcomes> run_fixture(const Fixture& fixture, Executable& executable) {
   for (const char* name : {"q_out", "logits", "index_k_cache", "mla_kv_cache"})
     if (const auto it = bound.find(name); it != bound.end()) out[name] = copy_of(it->second);
   out["residual"] = copy_of(bound.at("residual_out"));
-  const auto* kv = executable.data("kv");
-  if (kv == nullptr) return make_error(ErrorCode::kInternal, "no tensor 'kv'");
+  const void* kv = MEGARTP_TRY(intermediate(executable, "kv"));
   const int64_t width = c.kv_lora_rank + c.qk_rope_head_dim;
   out["kv_latent"] = bf16_columns(kv, rows, width, 0, c.kv_lora_rank);
   out["k_pe"] = bf16_columns(kv, rows, width, c.kv_lora_rank, width);
   if (!fixture.has_indexer) return out;
 
   const std::vector<int64_t> q_dims = {rows, c.index_n_heads, c.index_head_dim};
-  out["index_q"] = dequantized(static_cast<const e4m3*>(executable.data("index_q")),
-                               static_cast<const float*>(executable.data("index_q_scale")), q_dims, c.index_head_dim);
-  const auto* gate = static_cast<const std::byte*>(executable.data("gate"));
+  const void* q = MEGARTP_TRY(intermediate(executable, "index_q"));
+  const void* q_scale = MEGARTP_TRY(intermediate(executable, "index_q_scale"));
+  out["index_q"] =
+      dequantized(static_cast<const e4m3*>(q), static_cast<const float*>(q_scale), q_dims, c.index_head_dim);
+  const auto* gate = static_cast<const std::byte*>(MEGARTP_TRY(intermediate(executable, "gate")));
   out["gate"] = {DType::kF32, {rows, c.index_n_heads}, {gate, gate + rows * c.index_n_heads * 4}};
   Outcome index_k{DType::kF32, {rows, c.index_head_dim}, {}};
   const int32_t* slots = fixture.inputs.tensors.at("slot_mapping").as<int32_t>();

@@ -1,7 +1,7 @@
 // The layers with known outputs under tests/golden, and one run of such a layer on a backend.
 //
-// Used by the conformance tests. A run's outputs come under the names of tests/reference, decoded to doubles where a caller
-// compares numbers, as bytes where it compares bits.
+// Used by the conformance tests. A run's outputs come under the names of tests/reference, decoded to doubles where a
+// caller compares numbers, as bytes where it compares bits.
 #pragma once
 
 #include <cstddef>
@@ -50,13 +50,14 @@ struct Outcome {
 };
 using Outcomes = std::map<std::string, Outcome, std::less<>>;
 
-// Binds, poisons, runs, and collects: residual, q_out, logits, index_k_cache, mla_kv_cache (as bound), and, made from intermediates and
-// caches, kv_latent, k_pe, gate, index_q and index_k (dequantised). A layer without an indexer has no gate, index_* and logits.
+// Binds, poisons, runs, and collects: residual, q_out, logits, index_k_cache, mla_kv_cache (as bound), and, made from
+// intermediates and caches, kv_latent, k_pe, gate, index_q and index_k (dequantised). A layer without an indexer has no
+// gate, index_* and logits.
 Result<Outcomes> run_fixture(const Fixture& fixture, Executable& executable);
 
-// calc_diff of the expectation against the leading columns of the outcome; infinity when shapes differ. U8 tensors must be caches:
-// their records at the new tokens' slots are decoded and compared; scales must agree to a BF16 rounding and all other bytes must be
-// equal (else infinity).
+// calc_diff of the expectation against the leading columns of the outcome; infinity when shapes differ. U8 tensors must
+// be caches: their records at the new tokens' slots are decoded and compared; scales must agree to a BF16 rounding and
+// all other bytes must be equal (else infinity).
 double diff(const Fixture& fixture, std::string_view name, const Outcome& actual, const TensorView& expected);
 
 }  // namespace megartp::test

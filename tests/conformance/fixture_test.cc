@@ -1,4 +1,5 @@
-// Every fixture under tests/golden through every way to run it: two backends, two finalizers, two packers, several worker counts.
+// Every fixture under tests/golden through every way to run it: two backends, two finalizers, two packers, several
+// worker counts.
 #include "conformance/fixture.h"
 
 #include <cmath>
@@ -65,7 +66,9 @@ void expect_outputs(const Fixture& fixture, const Outcomes& outcomes) {
       continue;
     }
     const double limit = expected.name == "residual" ? 0.0 : kFp8PathLimit;
-    EXPECT_LE(diff(fixture, expected.name, actual->second, expected), limit) << expected.name;
+    const double measured = diff(fixture, expected.name, actual->second, expected);
+    testing::Test::RecordProperty(expected.name, fmt::format("{:.1e}", measured));
+    EXPECT_LE(measured, limit) << expected.name;
   }
   if (!fixture.has_indexer) return;
   const Outcome& logits = outcomes.at("logits");
@@ -133,9 +136,9 @@ TEST(Golden, TinyAAgreesWithTransformersWithinFp8Rounding) {
   const auto width = static_cast<size_t>(c.kv_lora_rank + c.qk_rope_head_dim);
   const auto latent = static_cast<size_t>(c.kv_lora_rank);
 
-  const std::pair<const char*, double> limits[] = {{"residual", 0},   {"gate", 1e-3},  {"kv_latent", 1e-3}, {"k_pe", 1e-3},
-                                                   {"index_k", 1e-3}, {"index_q", 1e-3}, {"q_lat", 2e-3},   {"q_pe", 2e-3},
-                                                   {"logits", 5e-3}};
+  const std::pair<const char*, double> limits[] = {{"residual", 0}, {"gate", 1e-3},    {"kv_latent", 1e-3},
+                                                   {"k_pe", 1e-3},  {"index_k", 1e-3}, {"index_q", 1e-3},
+                                                   {"q_lat", 2e-3}, {"q_pe", 2e-3},    {"logits", 5e-3}};
   for (const auto& [name, limit] : limits) {
     const TensorView* expected = golden->find(fmt::format("expect.{}", name));
     ASSERT_NE(expected, nullptr) << name;

@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Attention-pre of one layer, FP8 path, in numpy: a second reading of the specification, independent of the C++ code.
 
-Everything is float64; values are rounded exactly where the specification rounds (BF16, FP8, and the few fp32 steps that decide
-which way an FP8 value goes). Called by make_fixtures.py, and from the shell:
+Everything is float64; values are rounded exactly where the specification rounds (BF16, FP8, and the few fp32 steps that
+decide which way an FP8 value goes). Called by make_fixtures.py, and from the shell:
 
   attention_pre_reference.py --config C.json --weights W.safetensors --io IO.safetensors --output OUT.safetensors
 
-Step names (A0, B0, ...) are those of the attention-pre graph. Requests are ragged: row m belongs to request row_request[m].
+Step names (A0, B0, ...) are those of the attention-pre graph. Requests are ragged: row m belongs to request
+row_request[m].
 """
 
 import argparse
@@ -27,7 +28,7 @@ E4M3_MAX = 448.0
 AMAX_FLOOR = 1e-4
 
 
-# --- configuration ---------------------------------------------------------------------------------------------------------------
+# --- configuration ----------------------------------------------------------------------------------------------------
 @dataclass
 class Config:
     """The fields of a Hugging Face config.json that attention-pre needs."""
@@ -83,7 +84,7 @@ class Options:
     mla_pow2: bool = True
 
 
-# --- numbers ---------------------------------------------------------------------------------------------------------------------
+# --- numbers ----------------------------------------------------------------------------------------------------------
 class Rounding:
     """Rounding to BF16; with a seed, each value first moves by a few fp32 ulps of its row's size.
 
@@ -175,7 +176,7 @@ def hadamard(n):
     return h / math.sqrt(n)
 
 
-# --- rotary embedding ------------------------------------------------------------------------------------------------------------
+# --- rotary embedding -------------------------------------------------------------------------------------------------
 def rope_frequencies(config):
     """theta_i of the rope / 2 pairs, and the factor on cos and sin (1 without YaRN)."""
     pairs = config.rope // 2
@@ -201,7 +202,7 @@ def rope_frequencies(config):
 
 
 def cos_sin(config, positions):
-    """fp32 cos and sin [M, rope / 2]; the angle is an fp32 product of fp32 factors, as in the tables of serving systems."""
+    """fp32 cos and sin [M, rope / 2]; the angle is an fp32 product of fp32 factors, as serving systems have it."""
     theta, factor = rope_frequencies(config)
     phi = (positions.astype(np.float32)[:, None] * theta.astype(np.float32)[None, :]).astype(np.float64)
     return [(f(phi) * factor).astype(np.float32).astype(np.float64) for f in (np.cos, np.sin)]
@@ -219,7 +220,7 @@ def rotate(x, cos, sin, interleave):
     return y
 
 
-# --- caches ----------------------------------------------------------------------------------------------------------------------
+# --- caches -----------------------------------------------------------------------------------------------------------
 def index_k_views(cache, dim):
     """E4M3 keys [pages * 64, D] and fp32 scales [pages * 64] of the index-K cache U8 [pages, 64 * (D + 4)] (copies).
 
@@ -247,7 +248,7 @@ def write_mla(cache, slots, q, scales, k_pe):
         cache[page, offset * record.size : (offset + 1) * record.size] = record
 
 
-# --- the layer -------------------------------------------------------------------------------------------------------------------
+# --- the layer --------------------------------------------------------------------------------------------------------
 class Weights:
     """One layer's tensors by the short names of the checkpoint."""
 
@@ -283,7 +284,9 @@ def indexer_score(q, weights, keys, key_scales, io, request, lengths):
         s = np.arange(length)
         slots = io["block_table"][request[m], s // PAGE_TOKENS] * PAGE_TOKENS + s % PAGE_TOKENS
         dots = q[m].astype(np.float64) @ keys[slots].astype(np.float64).T
-        logits[m, :length] = key_scales[slots].astype(np.float64) * (weights[m].astype(np.float64) @ np.maximum(dots, 0))
+        logits[m, :length] = key_scales[slots].astype(np.float64) * (
+            weights[m].astype(np.float64) @ np.maximum(dots, 0)
+        )
     return logits
 
 
@@ -316,7 +319,7 @@ def attention_pre(config, weights, io, options=Options(), rounding=Rounding()):
     write_mla(mla, slots, *quantize(kv_latent, options.mla_pow2), k_pe)
     out |= {"kv_latent": kv_latent.astype(BF16), "k_pe": k_pe.astype(BF16), "mla_kv_cache": mla}
 
-    # D0 and D2: main q, its rotary part, the absorbed part. W_UK is the first `nope` rows of each head's share of kv_b_proj.
+    # D0 and D2: main q, its rotary part, the absorbed part. W_UK is the first `nope` rows of each head of kv_b_proj.
     q_main = bf16(aq @ weights.matrix("q_b_proj").T).reshape(rows, config.heads, config.nope + rope)
     q_pe = bf16(rotate(q_main[..., config.nope :], cos, sin, config.interleave))
     w_uk = Rounding().bf16(weights.matrix("kv_b_proj")).reshape(config.heads, config.nope + config.v, config.kv_lora)
@@ -331,8 +334,10 @@ def attention_pre(config, weights, io, options=Options(), rounding=Rounding()):
     def rotate_front(v):  # indexer heads are rotary part first
         return np.concatenate([rotate(v[..., :rope], cos, sin, config.indexer_interleave), v[..., rope:]], axis=-1)
 
-    def round_indexer(v):  # rounded after RoPE, and again after the Hadamard rotation where there is one
-        return bf16(bf16(v) @ hadamard(config.index_dim)) if options.hadamard else bf16(v)
+    def round_indexer(
+        v,
+    ):  # the one rounding before quantisation; the Hadamard rotation, where there is one, comes before it
+        return bf16(v @ hadamard(config.index_dim)) if options.hadamard else bf16(v)
 
     # B1: indexer key into the cache. LayerNorm and RoPE share one rounding.
     kk = bf16(a @ weights.matrix("indexer.wk").T)

@@ -3,9 +3,9 @@
 
   compare.py ACTUAL EXPECTED [--limit 1e-6] [--limit logits=5e-3] [--rename actual=expected]
 
-Every tensor of EXPECTED must be in ACTUAL (ACTUAL may hold more). A last axis may be longer in ACTUAL: padding columns are not
-compared. Infinities must stand in the same places; the finite values are measured. U8 tensors (caches) are measured as the
-fraction of bytes that differ. Exit code 1 when a limit is exceeded or a tensor is missing.
+Every tensor of EXPECTED must be in ACTUAL (ACTUAL may hold more). A last axis may be longer in ACTUAL: padding columns
+are not compared. Infinities must stand in the same places; the finite values are measured. U8 tensors (caches) are
+measured as the fraction of bytes that differ. Exit code 1 when a limit is exceeded or a tensor is missing.
 """
 
 import argparse
@@ -29,7 +29,11 @@ def calc_diff(x, y):
 
 def measure(actual, expected):
     """(measure, note) of one pair."""
-    if actual.ndim == expected.ndim and actual.shape[:-1] == expected.shape[:-1] and actual.shape[-1] > expected.shape[-1]:
+    if (
+        actual.ndim == expected.ndim
+        and actual.shape[:-1] == expected.shape[:-1]
+        and actual.shape[-1] > expected.shape[-1]
+    ):
         actual = actual[..., : expected.shape[-1]]
     if actual.shape != expected.shape:
         return float("nan"), f"shape {actual.shape}, expected {expected.shape}"

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes the fixtures of the FP8 path: tests/golden/fp8_path/<case>_{config.json,weights,io,expect}.safetensors and cases.json.
+"""Makes the fixtures of the FP8 path: tests/golden/fp8_path/<case>_{config.json,weights,io,expect}.safetensors and
+cases.json.
 
   make_fixtures.py --golden tests/golden --output tests/golden/fp8_path
 
-The same versions of numpy and ml_dtypes give the same bytes. A case is made of seeded random values; expectations come from
-attention_pre_reference.py. Sums in another order move values by an fp32 ulp or so; where such a step lands on the other side of a
-rounding boundary of FP8, one element jumps by 6 % and everything after it moves. Seeds are taken in order until a case has no
-value so near to a boundary, so that a comparison to 1e-6 judges the arithmetic and not the order of a sum.
+The same versions of numpy and ml_dtypes give the same bytes. A case is made of seeded random values; expectations come
+from attention_pre_reference.py. Sums in another order move values by an fp32 ulp or so; where such a step lands on the
+other side of a rounding boundary of FP8, one element jumps by 6 % and everything after it moves. Seeds are taken in
+order until a case has no value so near to a boundary, so that a comparison to 1e-6 judges the arithmetic and not the
+order of a sum.
 """
 
 import argparse
@@ -19,8 +21,17 @@ import numpy as np
 
 import tensor_file
 from attention_pre_reference import (
-    GROUP, PAGE_TOKENS, Config, Options, Rounding, Weights, attention_pre, dequantize, num_groups, quantize,
-)  # fmt: skip
+    GROUP,
+    PAGE_TOKENS,
+    Config,
+    Options,
+    Rounding,
+    Weights,
+    attention_pre,
+    dequantize,
+    num_groups,
+    quantize,
+)
 from compare import measure
 from tensor_file import BF16, E4M3
 
@@ -40,7 +51,9 @@ class Case:
     with_indexer: bool = True
     with_mla_cache: bool = False  # give a cache with old contents instead of none
     ragged_format: bool = True  # context_lens [M] and query_start_loc, or context_lens [requests, new]
-    small: bool = False  # inputs and projections so small that every norm's eps matters, and a row of zeros (amax floor)
+    small: bool = (
+        False  # inputs and projections so small that every norm's eps matters, and a row of zeros (amax floor)
+    )
 
 
 def glm_config(**dims):
@@ -57,7 +70,7 @@ def glm_config(**dims):
 
 
 CASES = [
-    # Nothing is a multiple of anything: two K groups of which one is half full, blocks of kv_b that straddle heads, a row on a page edge.
+    # Nothing is a multiple of anything: a K group half full, blocks of kv_b that straddle heads, a row on a page edge.
     Case(
         name="ragged",
         layer=6,
@@ -66,10 +79,17 @@ CASES = [
         with_mla_cache=True,
         small=True,
         config=glm_config(
-            hidden_size=640, q_lora_rank=192, kv_lora_rank=96, num_attention_heads=3, qk_nope_head_dim=48, qk_rope_head_dim=32,
-            v_head_dim=40, index_n_heads=2, index_head_dim=64,
+            hidden_size=640,
+            q_lora_rank=192,
+            kv_lora_rank=96,
+            num_attention_heads=3,
+            qk_nope_head_dim=48,
+            qk_rope_head_dim=32,
+            v_head_dim=40,
+            index_n_heads=2,
+            index_head_dim=64,
         ),
-    ),  # fmt: skip
+    ),
     # DeepSeek-V3.2: heads of 192 against weight blocks of 128, half-split rotation in the indexer, YaRN.
     Case(
         name="deepseek_v32",
@@ -78,15 +98,30 @@ CASES = [
         kv=[200],
         ragged_format=False,
         config={
-            "model_type": "deepseek_v32", "num_hidden_layers": 4, "hidden_size": 384, "q_lora_rank": 256, "kv_lora_rank": 128,
-            "num_attention_heads": 3, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "index_n_heads": 4,
-            "index_head_dim": 128, "rms_norm_eps": 1e-6, "rope_theta": 10000,
+            "model_type": "deepseek_v32",
+            "num_hidden_layers": 4,
+            "hidden_size": 384,
+            "q_lora_rank": 256,
+            "kv_lora_rank": 128,
+            "num_attention_heads": 3,
+            "qk_nope_head_dim": 128,
+            "qk_rope_head_dim": 64,
+            "v_head_dim": 128,
+            "index_n_heads": 4,
+            "index_head_dim": 128,
+            "rms_norm_eps": 1e-6,
+            "rope_theta": 10000,
             "rope_scaling": {
-                "type": "yarn", "factor": 40, "original_max_position_embeddings": 4096, "beta_fast": 32, "beta_slow": 1,
-                "mscale": 1.0, "mscale_all_dim": 1.0,
+                "type": "yarn",
+                "factor": 40,
+                "original_max_position_embeddings": 4096,
+                "beta_fast": 32,
+                "beta_slow": 1,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
             },
         },
-    ),  # fmt: skip
+    ),
     # The options, more rows than one tile of 16, a first token, a request that crosses a page.
     Case(
         name="hadamard_pow2",
@@ -95,10 +130,17 @@ CASES = [
         kv=[70, 129, 1],
         options=Options(hadamard=True, act_pow2=True),
         config=glm_config(
-            hidden_size=256, q_lora_rank=128, kv_lora_rank=160, num_attention_heads=2, qk_nope_head_dim=64, qk_rope_head_dim=64,
-            v_head_dim=64, index_n_heads=3, index_head_dim=128,
+            hidden_size=256,
+            q_lora_rank=128,
+            kv_lora_rank=160,
+            num_attention_heads=2,
+            qk_nope_head_dim=64,
+            qk_rope_head_dim=64,
+            v_head_dim=64,
+            index_n_heads=3,
+            index_head_dim=128,
         ),
-    ),  # fmt: skip
+    ),
     # A layer that takes another layer's top-k: no indexer tensors.
     Case(
         name="shared_layer",
@@ -107,14 +149,21 @@ CASES = [
         kv=[65, 3],
         with_indexer=False,
         config=glm_config(
-            hidden_size=320, q_lora_rank=160, kv_lora_rank=64, num_attention_heads=2, qk_nope_head_dim=40, qk_rope_head_dim=16,
-            v_head_dim=24, index_n_heads=2, index_head_dim=64,
+            hidden_size=320,
+            q_lora_rank=160,
+            kv_lora_rank=64,
+            num_attention_heads=2,
+            qk_nope_head_dim=40,
+            qk_rope_head_dim=16,
+            v_head_dim=24,
+            index_n_heads=2,
+            index_head_dim=64,
         ),
-    ),  # fmt: skip
+    ),
 ]
 
 
-# --- weights ---------------------------------------------------------------------------------------------------------------------
+# --- weights ----------------------------------------------------------------------------------------------------------
 def quantize_weight(w):
     """fp32 [N, K] -> E4M3 and one amax / 448 scale per 128 x 128 block."""
     n_blocks, k_blocks = (num_groups(n) for n in w.shape)
@@ -163,7 +212,7 @@ def make_weights(rng, case, c):
     return tensors
 
 
-# --- inputs ----------------------------------------------------------------------------------------------------------------------
+# --- inputs -----------------------------------------------------------------------------------------------------------
 def make_io(rng, case, c):
     hidden, rows = case.config["hidden_size"], sum(case.new_tokens)
     pages_of = [num_pages(kv) for kv in case.kv]
@@ -172,7 +221,9 @@ def make_io(rng, case, c):
     block_table = np.full((len(case.kv), max(pages_of) + 1), -1, dtype=np.int32)
     for request, count in enumerate(pages_of):
         block_table[request, :count] = list(itertools.islice(pages, count))
-    lengths = np.concatenate([np.arange(kv - new + 1, kv + 1) for kv, new in zip(case.kv, case.new_tokens)]).astype(np.int32)
+    lengths = np.concatenate([np.arange(kv - new + 1, kv + 1) for kv, new in zip(case.kv, case.new_tokens)]).astype(
+        np.int32
+    )
     size = (1 + 7 * (rng.random(hidden) < 0.02)) * np.ones((rows, 1))  # a few large channels
     if case.small:
         size *= 2e-3
@@ -199,7 +250,7 @@ def num_pages(kv):
 
 
 def index_k_cache(rng, case, c, block_table, pages):
-    """Keys for every visible position, NaN everywhere else. Those of new tokens are stale: the layer must replace them."""
+    """Keys for every visible position, NaN elsewhere. Those of new tokens are stale: the layer must replace them."""
     keys = np.full((pages, PAGE_TOKENS, c.index_dim), NAN_BYTE, dtype=np.uint8)
     scales = np.full((pages, PAGE_TOKENS), np.nan, dtype=np.float32)
     for request, kv in enumerate(case.kv):
@@ -210,7 +261,7 @@ def index_k_cache(rng, case, c, block_table, pages):
     return np.concatenate([keys.reshape(pages, -1), scales.view(np.uint8).reshape(pages, -1)], axis=1)
 
 
-# --- cases -----------------------------------------------------------------------------------------------------------------------
+# --- cases ------------------------------------------------------------------------------------------------------------
 def order_sensitivity(config, weights, io, options, expect):
     """The largest measure over float outputs when values move by what another order of summation would."""
 
@@ -242,7 +293,11 @@ def make_case(case, case_idx):
 
 def describe(name, directory, layer, options):
     files = {f"{kind}": f"{directory}{name}_{kind}.safetensors" for kind in ("weights", "io")}
-    return {"name": name, "layer": layer, "config": f"{directory}{name}_config.json"} | files | {"options": asdict(options)}
+    return (
+        {"name": name, "layer": layer, "config": f"{directory}{name}_config.json"}
+        | files
+        | {"options": asdict(options)}
+    )
 
 
 def write_text(path, value):
@@ -263,7 +318,9 @@ def main():
     cases = [tiny]
     with open(os.path.join(args.golden, "tiny_a_config.json"), encoding="utf-8") as f:
         config = Config.from_json(f.read())
-    tensors, io = (tensor_file.load(os.path.join(args.golden, f"tiny_a_{kind}.safetensors")) for kind in ("weights", "io"))
+    tensors, io = (
+        tensor_file.load(os.path.join(args.golden, f"tiny_a_{kind}.safetensors")) for kind in ("weights", "io")
+    )
     weights = Weights(tensors, tiny["layer"])
     expect = attention_pre(config, weights, io)
     print(f"tiny_a: order sensitivity {order_sensitivity(config, weights, io, Options(), expect):.1e}")

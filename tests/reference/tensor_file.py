@@ -1,7 +1,7 @@
 """safetensors files as dictionaries of numpy arrays, BF16 and FP8 included (ml_dtypes), in reproducible bytes.
 
-The safetensors package has no numpy type for BF16 and FP8, and its raw interface changes between versions; the format is an
-8-byte header length, a JSON header and the tensors' bytes.
+The safetensors package has no numpy type for BF16 and FP8, and its raw interface changes between versions; the format
+is an 8-byte header length, a JSON header and the tensors' bytes.
 """
 
 import json

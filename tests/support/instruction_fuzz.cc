@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "base/rng.h"
+#include "support/lower_op.h"
 
 namespace megartp::test {
 namespace {
@@ -14,28 +15,6 @@ namespace {
 constexpr size_t kGuardBytes = 256;
 constexpr std::byte kGuard{0xa5};
 constexpr size_t kMaxOperandBytes = size_t{1} << 22;
-
-class FuzzContext final : public LowerContext {
- public:
-  FuzzContext(const OpGraph& graph, const ShapeEnv& shapes, FinalizerMode mode) : op_(graph.ops()[0]), shapes_(shapes), mode_(mode) {
-    for (const TensorInfo& t : graph.tensors())
-      tensors_.push_back({t.name, t.dtype, shapes.eval(t.shape).value(), t.storage, t.is_partial});
-  }
-  const OpInfo& op() const override { return op_; }
-  const ConcreteTensor& tensor(TensorId id) const override { return tensors_[id]; }
-  const ShapeEnv& shapes() const override { return shapes_; }
-  FinalizerMode finalizer() const override { return mode_; }
-  TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
-    tensors_.push_back({std::string(name), dtype, std::move(dims), Storage::kActivation, is_partial});
-    return static_cast<TensorId>(tensors_.size() - 1);
-  }
-
- private:
-  const OpInfo& op_;
-  const ShapeEnv& shapes_;
-  FinalizerMode mode_;
-  std::vector<ConcreteTensor> tensors_;
-};
 
 struct Operand {
   bool present = false;
@@ -188,7 +167,7 @@ InstructionFuzzResult fuzz_check_instruction(const OpCase& c, FinalizerMode mode
   EXPECT_TRUE(graph.status()) << graph.status().error().to_string();
   if (!graph.status()) return result;
   const OpFamily* family = find_op_family(c.kind);
-  FuzzContext context(graph, c.shapes, mode);
+  OneOpContext context(graph, graph.ops()[0], c.shapes, mode);
   const auto stages = family->lower(context);
   EXPECT_TRUE(stages) << stages.error().to_string();
   if (!stages) return result;

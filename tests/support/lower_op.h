@@ -15,7 +15,7 @@ class OneOpContext final : public LowerContext {
   OneOpContext(const OpGraph& graph, const OpInfo& op, ShapeEnv shapes, FinalizerMode mode)
       : op_(op), shapes_(std::move(shapes)), mode_(mode) {
     for (const TensorInfo& t : graph.tensors())
-      tensors_.push_back({t.name, t.dtype, shapes_.eval(t.shape).value(), t.storage, false});
+      tensors_.push_back({t.name, t.dtype, shapes_.eval(t.shape).value(), t.storage, t.is_partial});
   }
   const OpInfo& op() const override { return op_; }
   const ConcreteTensor& tensor(TensorId id) const override { return tensors_.at(id); }

@@ -100,7 +100,7 @@ class HarnessContext final : public LowerContext {
       : op_(graph.ops()[0]), shapes_(shapes), mode_(mode) {
     for (const TensorInfo& t : graph.tensors()) {
       const auto dims = shapes.eval(t.shape);
-      tensors_.push_back({t.name, t.dtype, dims.value(), t.storage, false});
+      tensors_.push_back({t.name, t.dtype, dims.value(), t.storage, t.is_partial});
     }
   }
   const OpInfo& op() const override { return op_; }

@@ -13,7 +13,8 @@ class TestLowerContext final : public LowerContext {
  public:
   TestLowerContext(const OpGraph& graph, const ShapeEnv& shapes, FinalizerMode mode)
       : op_(graph.ops()[0]), shapes_(shapes), mode_(mode) {
-    for (const TensorInfo& t : graph.tensors()) tensors_.push_back({t.name, t.dtype, shapes.eval(t.shape).value(), t.storage, false});
+    for (const TensorInfo& t : graph.tensors())
+      tensors_.push_back({t.name, t.dtype, shapes.eval(t.shape).value(), t.storage, false});
   }
   const OpInfo& op() const override { return op_; }
   const ConcreteTensor& tensor(TensorId id) const override { return tensors_[id]; }
@@ -24,7 +25,8 @@ class TestLowerContext final : public LowerContext {
     return static_cast<TensorId>(tensors_.size() - 1);
   }
 
-  // The instruction of one tile and its operands, as check_instruction sees them; `operands` gets abi::kOperandSlots entries.
+  // The instruction of one tile and its operands, as check_instruction sees them; `operands` gets abi::kOperandSlots
+  // entries.
   abi::Instruction instruction(const Stage& stage, uint32_t tile_idx, std::vector<OperandType>& operands) const {
     TileDesc tile;
     stage.tile(tile_idx, tile);

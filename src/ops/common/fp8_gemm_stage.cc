@@ -27,7 +27,8 @@ Fp8GemmTiles::Fp8GemmTiles(const Tensors& tensors, const Fp8GemmSpec& spec, int6
     : tensors_(tensors), spec_(spec), m_(m), num_m_tiles_(word(ceil_div(m, block_m(m)))) {
   int64_t first = 0;
   for (const uint32_t rows : spec.segment_rows) {
-    for (int64_t n = 0; n < rows; n += block_n) n_tiles_.push_back({first + n, first + std::min<int64_t>(rows, n + block_n)});
+    for (int64_t n = 0; n < rows; n += block_n)
+      n_tiles_.push_back({first + n, first + std::min<int64_t>(rows, n + block_n)});
     first += rows;
   }
 }
@@ -52,7 +53,8 @@ void Fp8GemmTiles::tile(uint32_t tile_idx, TileDesc& out) const {
   out.flops = static_cast<uint64_t>(m.size() * n.size() * k.size());
 }
 
-void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& p, const CpuTile& tile, const Fp8GemmSlots& slots) {
+void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& p, const CpuTile& tile,
+                       const Fp8GemmSlots& slots) {
   const SegmentAt segment = segment_at(spec, p.n_begin);
   const Fp8GemmSlots::Weight& weight = slots.segments[segment.idx];
   const Range k = split_range(spec.k, spec.splits, p.split);
@@ -77,8 +79,11 @@ void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& p, const C
   fp8_gemm_tile(g, tile.scratch);
 }
 
-Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const InstructionCheck& check, const Fp8GemmSlots& slots) {
-  const auto refuse = [&](std::string_view what) { return make_error(ErrorCode::kParse, fmt::format("{}: {}", kind, what)); };
+Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const InstructionCheck& check,
+                      const Fp8GemmSlots& slots) {
+  const auto refuse = [&](std::string_view what) {
+    return make_error(ErrorCode::kParse, fmt::format("{}: {}", kind, what));
+  };
   constexpr int64_t kMaxDim = INT32_MAX;
   const int64_t k_blocks = ceil_div<int64_t>(spec.k, kBlockK);
   const int64_t n_total = int64_t{spec.segment_rows[0]} + spec.segment_rows[1];
@@ -86,7 +91,8 @@ Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const Inst
     return refuse(fmt::format("spec has K={} N={}+{}", spec.k, spec.segment_rows[0], spec.segment_rows[1]));
   if (spec.splits == 0 || spec.splits > k_blocks)
     return refuse(fmt::format("spec has {} splits of {} K blocks", spec.splits, k_blocks));
-  if (abi::num_payload(check.instruction) < kFp8GemmPayloadWords) return refuse("too few payload words for a GEMM tile");
+  if (abi::num_payload(check.instruction) < kFp8GemmPayloadWords)
+    return refuse("too few payload words for a GEMM tile");
   const Fp8GemmPayload p = decode_fp8_gemm_payload(check.instruction.payload);
   if (p.m_count == 0 || int64_t{p.m_begin} + p.m_count > p.m_total)
     return refuse(fmt::format("rows {}+{} of {}", p.m_begin, p.m_count, p.m_total));
@@ -120,7 +126,8 @@ void sum_partials(const float* partial, int64_t split_stride, int64_t splits, in
 std::string describe_fp8_gemm_payload(std::span<const uint32_t> payload) {
   if (payload.size() < kFp8GemmPayloadWords) return "?";
   const Fp8GemmPayload p = decode_fp8_gemm_payload(payload.data());
-  return fmt::format("m {}..{}, n {}..{}, k-split {}", p.m_begin, p.m_begin + p.m_count, p.n_begin, p.n_begin + p.n_count, p.split);
+  return fmt::format("m {}..{}, n {}..{}, k-split {}", p.m_begin, p.m_begin + p.m_count, p.n_begin,
+                     p.n_begin + p.n_count, p.split);
 }
 
 std::string describe_fp8_gemm_spec(const Fp8GemmSpec& spec) {

@@ -1,13 +1,14 @@
 // The GEMM half of split-K families: block-scaled FP8 GEMM tiles that leave fp32 partials for a finalizer.
 //
-// A family puts Fp8GemmSpec into its spec, asks Fp8GemmTiles for every tile's payload, regions and cost, runs a tile with
-// run_fp8_gemm_tile and checks one with check_fp8_gemm. Its finalizer adds the partials of a row with sum_partials.
+// A family puts Fp8GemmSpec into its spec, asks Fp8GemmTiles for every tile's payload, regions and cost, runs a tile
+// with run_fp8_gemm_tile and checks one with check_fp8_gemm. Its finalizer adds the partials of a row with
+// sum_partials.
 //
 //   N: | segment 0 (weight 0) | segment 1 (weight 1) |      tiles of block_n, cut at segment ends
 //   partial F32 [splits, M, N]: tile (m, n, s) writes box [s, m rows, n columns]
 //
-// Tile order: M tiles outermost, then N tiles, then K splits. The sum's order depends on K and splits alone, so block_m and
-// block_n may change without changing a bit.
+// Tile order: M tiles outermost, then N tiles, then K splits. The sum's order depends on K and splits alone, so block_m
+// and block_n may change without changing a bit.
 #pragma once
 
 #include <array>
@@ -73,8 +74,8 @@ class Fp8GemmTiles {
     uint32_t split = 0;
   };
   Coordinates coordinates(uint32_t tile_idx) const;
-  // Payload, reads (activation rows and scales of the K slice; weights are constant and not listed), the partial box as write
-  // (publication 0), and costs. join_group stays as it is.
+  // Payload, reads (activation rows and scales of the K slice; weights are constant and not listed), the partial box as
+  // write (publication 0), and costs. join_group stays as it is.
   void tile(uint32_t tile_idx, TileDesc& out) const;
 
   uint32_t num_tiles() const { return num_m_tiles_ * num_n_tiles() * spec_.splits; }
@@ -91,12 +92,15 @@ class Fp8GemmTiles {
   std::vector<Range> n_tiles_;
 };
 
-// Runs one tile: partial[split, m rows, n columns] = block-scaled product over the split's K slice (order of gemm_cpu.h).
-void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& payload, const CpuTile& tile, const Fp8GemmSlots& slots);
+// Runs one tile: partial[split, m rows, n columns] = block-scaled product over the split's K slice (order of
+// gemm_cpu.h).
+void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& payload, const CpuTile& tile,
+                       const Fp8GemmSlots& slots);
 
-// Errors unless the spec is sound, the payload's ranges lie inside and the operands have the right dtypes and dims. `kind` names
-// the family in the message.
-Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const InstructionCheck& check, const Fp8GemmSlots& slots);
+// Errors unless the spec is sound, the payload's ranges lie inside and the operands have the right dtypes and dims.
+// `kind` names the family in the message.
+Status check_fp8_gemm(std::string_view kind, const Fp8GemmSpec& spec, const InstructionCheck& check,
+                      const Fp8GemmSlots& slots);
 
 // out[i] = partial[0][i] + partial[1][i] + ..., splits ascending; `partial` points at the first value, splits are
 // `split_stride` values apart.

@@ -108,8 +108,8 @@ double exact(const Problem& p, const Data& d, int64_t m, int64_t n, double& magn
     const e4m3 w = (second ? d.w1 : d.w0)[static_cast<size_t>(row * p.spec.k + k)];
     const float s = (second ? d.s1 : d.s0)[static_cast<size_t>(row / 128 * kb + k / 128)];
     const double v = static_cast<double>(to_float(d.a[static_cast<size_t>(m * p.spec.k + k)])) *
-                     static_cast<double>(d.as[static_cast<size_t>(m * kb + k / 128)]) * static_cast<double>(to_float(w)) *
-                     static_cast<double>(s);
+                     static_cast<double>(d.as[static_cast<size_t>(m * kb + k / 128)]) *
+                     static_cast<double>(to_float(w)) * static_cast<double>(s);
     sum += v;
     magnitude += std::fabs(v);
   }
@@ -164,7 +164,8 @@ TEST(Fp8GemmStage, RefusesWhatWouldLeaveTheOperands) {
   good.counts = abi::make_counts(0, 0, t.num_payload);
   std::memcpy(good.payload, t.payload.data(), sizeof(good.payload));
   const int64_t dims[][3] = {{5, 300}, {5, 3}, {130, 300}, {2, 3}, {20, 300}, {1, 3}, {3, 5, 150}};
-  const DType dtypes[] = {DType::kF8E4M3, DType::kF32, DType::kF8E4M3, DType::kF32, DType::kF8E4M3, DType::kF32, DType::kF32};
+  const DType dtypes[] = {DType::kF8E4M3, DType::kF32, DType::kF8E4M3, DType::kF32,
+                          DType::kF8E4M3, DType::kF32, DType::kF32};
   std::vector<OperandType> operands(abi::kOperandSlots);
   for (size_t i = 0; i < 7; ++i) operands[i] = {true, dtypes[i], std::span(dims[i], i == 6 ? 3U : 2U)};
   const auto check = [&](const abi::Instruction& i, const Fp8GemmSpec& spec) {
@@ -184,9 +185,10 @@ TEST(Fp8GemmStage, RefusesWhatWouldLeaveTheOperands) {
   abi::Instruction few_words = good;
   few_words.counts = abi::make_counts(0, 0, 5);
   EXPECT_FALSE(check(few_words, p.spec));
-  for (const Fp8GemmSpec& spec : {Fp8GemmSpec{0, 3, {130, 20}}, Fp8GemmSpec{300, 0, {130, 20}}, Fp8GemmSpec{300, 4, {130, 20}},
-                                  Fp8GemmSpec{300, 3, {0, 150}}, Fp8GemmSpec{301, 3, {130, 20}}, Fp8GemmSpec{300, 2, {130, 20}},
-                                  Fp8GemmSpec{300, 3, {0xffffffffU, 20}}, Fp8GemmSpec{0xffffffffU, 3, {130, 20}}})
+  for (const Fp8GemmSpec& spec :
+       {Fp8GemmSpec{0, 3, {130, 20}}, Fp8GemmSpec{300, 0, {130, 20}}, Fp8GemmSpec{300, 4, {130, 20}},
+        Fp8GemmSpec{300, 3, {0, 150}}, Fp8GemmSpec{301, 3, {130, 20}}, Fp8GemmSpec{300, 2, {130, 20}},
+        Fp8GemmSpec{300, 3, {0xffffffffU, 20}}, Fp8GemmSpec{0xffffffffU, 3, {130, 20}}})
     EXPECT_FALSE(check(good, spec)) << describe_fp8_gemm_spec(spec);
   for (size_t slot = 0; slot < 7; ++slot) {
     auto saved = operands[slot];

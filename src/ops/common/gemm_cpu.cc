@@ -24,7 +24,8 @@ const GemmKernels& best() { return *usable_gemm_kernels().front(); }
 
 // Scratch comes from our own code, never from input.
 void check_scratch(std::span<std::byte> scratch) {
-  if (scratch.size() >= static_cast<size_t>(kGemmScratchBytes) && reinterpret_cast<uintptr_t>(scratch.data()) % 64 == 0) return;
+  if (scratch.size() >= static_cast<size_t>(kGemmScratchBytes) && reinterpret_cast<uintptr_t>(scratch.data()) % 64 == 0)
+    return;
   std::fputs("megartp: gemm tile called with too little or unaligned scratch\n", stderr);
   std::abort();
 }

@@ -1,11 +1,11 @@
-// The tile kernels' one source, compiled once per instruction set by gemm_cpu_baseline.cc and gemm_cpu_v3.cc, which define
-// MEGARTP_KERNEL_TABLE and MEGARTP_KERNEL_NAME.
+// The tile kernels' one source, compiled once per instruction set by gemm_cpu_baseline.cc and gemm_cpu_v3.cc, which
+// define MEGARTP_KERNEL_TABLE and MEGARTP_KERNEL_NAME.
 //
-// Everything here is in an unnamed namespace and calls no inline function of another header: the linker would keep one copy of
-// such a function for the whole program, possibly the one that needs AVX2.
+// Everything here is in an unnamed namespace and calls no inline function of another header: the linker would keep one
+// copy of such a function for the whole program, possibly the one that needs AVX2.
 //
-// Shape of the work: K blocks of 128, outermost. For one block the activation rows are decoded to fp32 once, then each pair of
-// weight rows, and 4 x 2 outputs at a time accumulate in registers, 8 lanes over k each:
+// Shape of the work: K blocks of 128, outermost. For one block the activation rows are decoded to fp32 once, then each
+// pair of weight rows, and 4 x 2 outputs at a time accumulate in registers, 8 lanes over k each:
 //
 //   scratch: activations [64][128] | sums [128][64], column m fastest | a scales [64] | weight rows [2][128]
 #pragma once
@@ -20,8 +20,8 @@
 namespace megartp::ops {
 namespace {
 
-// The attributes stand in `using` declarations of raw arrays and pointers only: vectors of 32 bytes are never passed or returned,
-// which has no stable ABI without AVX.
+// The attributes stand in `using` declarations of raw arrays and pointers only: vectors of 32 bytes are never passed or
+// returned, which has no stable ABI without AVX.
 using f32x8 = float __attribute__((vector_size(32), may_alias));
 using f32x4 = float __attribute__((vector_size(16), may_alias));
 
@@ -34,7 +34,8 @@ constexpr int64_t kGroupN = 2;
 constexpr int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 constexpr int64_t padded(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
-// --- decoding --------------------------------------------------------------------------------------------------------------
+// --- decoding
+// --------------------------------------------------------------------------------------------------------------
 
 // Decodes 16 values.
 inline void decode16(const e4m3* in, float* out) {
@@ -50,8 +51,8 @@ inline void decode16(const e4m3* in, float* out) {
   _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(half)), unit));
   _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(half, 1)), unit));
 #else
-  // The code shifted into an fp32's exponent and mantissa, rebiased. A subnormal gets an implicit one (2^-6) by exponent 1,
-  // which the subtraction takes away again; no fp32 subnormal occurs, so flush-to-zero modes do not matter.
+  // The code shifted into an fp32's exponent and mantissa, rebiased. A subnormal gets an implicit one (2^-6) by
+  // exponent 1, which the subtraction takes away again; no fp32 subnormal occurs, so flush-to-zero modes do not matter.
   for (int64_t i = 0; i < 16; ++i) {
     const uint32_t bits = in[i].bits;
     const uint32_t magnitude = bits & 0x7fU;
@@ -89,10 +90,11 @@ void decode_exactly(const T* in, int64_t count, float* out) {
   __builtin_memcpy(out + whole, rest, static_cast<size_t>(count - whole) * sizeof(float));
 }
 
-// --- one K block -----------------------------------------------------------------------------------------------------------
+// --- one K block
+// -----------------------------------------------------------------------------------------------------------
 
-// sums[j][i] = dot product over `depth` (a multiple of 16) of activation row i and weight row j, in the order of gemm_cpu.h.
-// kExact: products are exact, so that a fused multiply-add gives the same bits as separate steps.
+// sums[j][i] = dot product over `depth` (a multiple of 16) of activation row i and weight row j, in the order of
+// gemm_cpu.h. kExact: products are exact, so that a fused multiply-add gives the same bits as separate steps.
 template <bool kExact>
 inline void dot_group(const float* a, const float* w, int64_t depth, f32x4* sums) {
   f32x8 lanes[kGroupN][kGroupM] = {};
@@ -122,13 +124,16 @@ inline void dot_group(const float* a, const float* w, int64_t depth, f32x4* sums
     for (int64_t i = 0; i < kGroupM; ++i)
       half[i] = __builtin_shufflevector(lanes[j][i], lanes[j][i], 0, 1, 2, 3) +
                 __builtin_shufflevector(lanes[j][i], lanes[j][i], 4, 5, 6, 7);
-    const f32x4 lo = __builtin_shufflevector(half[0], half[1], 0, 1, 4, 5) + __builtin_shufflevector(half[0], half[1], 2, 3, 6, 7);
-    const f32x4 hi = __builtin_shufflevector(half[2], half[3], 0, 1, 4, 5) + __builtin_shufflevector(half[2], half[3], 2, 3, 6, 7);
+    const f32x4 lo =
+        __builtin_shufflevector(half[0], half[1], 0, 1, 4, 5) + __builtin_shufflevector(half[0], half[1], 2, 3, 6, 7);
+    const f32x4 hi =
+        __builtin_shufflevector(half[2], half[3], 0, 1, 4, 5) + __builtin_shufflevector(half[2], half[3], 2, 3, 6, 7);
     sums[j] = __builtin_shufflevector(lo, hi, 0, 2, 4, 6) + __builtin_shufflevector(lo, hi, 1, 3, 5, 7);
   }
 }
 
-// --- a chunk of at most 64 x 128 outputs -----------------------------------------------------------------------------------
+// --- a chunk of at most 64 x 128 outputs
+// -----------------------------------------------------------------------------------
 
 struct Scratch {
   float* a;
@@ -157,8 +162,8 @@ struct Chunk {
   int64_t n_first;  // weight row of the chunk's first output, for the scale rows
 };
 
-// Adds one group of block sums to the chunk's running sums: plain for BF16; with scales for FP8, where the two scales are
-// multiplied first (fp32, one rounding): sum += block * (a_scale * w_scale).
+// Adds one group of block sums to the chunk's running sums: plain for BF16; with scales for FP8, where the two scales
+// are multiplied first (fp32, one rounding): sum += block * (a_scale * w_scale).
 template <bool kScaled>
 inline void accumulate(const f32x4& block, const float* a_scale, float w_scale, float* sum) {
   auto& s = *reinterpret_cast<f32x4*>(sum);
@@ -190,7 +195,8 @@ void run_chunk(const T* a, const T* w, const Chunk& c, const Scratch& s) {
       for (int64_t j = 0; j < pair; ++j) {
         const T* row = w + (n + j) * c.ldw + k;
         decode_padded(row, depth, s.w + j * kBlock);
-        // Rows lie far apart, so the hardware does not see the stream: ask for this row's next block while the others compute.
+        // Rows lie far apart, so the hardware does not see the stream: ask for this row's next block while the others
+        // compute.
         const auto* ahead = reinterpret_cast<const char*>(row + depth);
         for (int64_t b = 0; b < next * static_cast<int64_t>(sizeof(T)); b += 64) __builtin_prefetch(ahead + b);
         if constexpr (kScaled) w_scale[j] = c.w_scale[(c.n_first + n + j) / kBlock * c.ld_w_scale + k / kBlock];
@@ -207,7 +213,8 @@ void run_chunk(const T* a, const T* w, const Chunk& c, const Scratch& s) {
     for (int64_t n = 0; n < c.n_count; ++n) c.out[m * c.ld_out + n] = s.sums[n * kChunkM + m];
 }
 
-// --- entry points ----------------------------------------------------------------------------------------------------------
+// --- entry points
+// ----------------------------------------------------------------------------------------------------------
 
 void fp8_gemm(const Fp8GemmArgs& g, std::byte* scratch) {
   const Scratch s(scratch);
@@ -255,6 +262,7 @@ void bf16_gemm(const Bf16GemmArgs& g, std::byte* scratch) {
 
 }  // namespace
 
-const GemmKernels MEGARTP_KERNEL_TABLE{MEGARTP_KERNEL_NAME, fp8_gemm, bf16_gemm, decode_exactly<e4m3>, decode_exactly<bf16>};
+const GemmKernels MEGARTP_KERNEL_TABLE{MEGARTP_KERNEL_NAME, fp8_gemm, bf16_gemm, decode_exactly<e4m3>,
+                                       decode_exactly<bf16>};
 
 }  // namespace megartp::ops

@@ -42,7 +42,8 @@ float block_dot(const T* a, const T* w, int64_t count) {
 std::vector<e4m3> random_e4m3(size_t count, std::mt19937& rng) {
   std::vector<e4m3> v(count);
   for (e4m3& x : v) {
-    do x.bits = static_cast<uint8_t>(rng()); while (is_nan(x));  // all magnitudes, subnormals and zeros included
+    do x.bits = static_cast<uint8_t>(rng());
+    while (is_nan(x));  // all magnitudes, subnormals and zeros included
   }
   return v;
 }
@@ -68,10 +69,11 @@ void check_fp8(const Shape& s, uint32_t seed) {
     for (int64_t n = 0; n < s.n_count; ++n) {
       float sum = 0.0F;
       for (int64_t k = s.k_begin; k < s.k_end; k += 128) {
-        const float block = block_dot(&a[static_cast<size_t>(m * s.k + k)], &w[static_cast<size_t>((s.n_begin + n) * s.k + k)],
-                                      std::min<int64_t>(128, s.k_end - k));
-        const float scale = as[static_cast<size_t>(m * kb + k / 128)] *
-                            ws[static_cast<size_t>((s.n_begin + n) / 128 * kb + k / 128)];
+        const float block =
+            block_dot(&a[static_cast<size_t>(m * s.k + k)], &w[static_cast<size_t>((s.n_begin + n) * s.k + k)],
+                      std::min<int64_t>(128, s.k_end - k));
+        const float scale =
+            as[static_cast<size_t>(m * kb + k / 128)] * ws[static_cast<size_t>((s.n_begin + n) / 128 * kb + k / 128)];
         sum = sum + block * scale;
       }
       want[static_cast<size_t>(m * ld_out + n)] = sum;
@@ -86,15 +88,22 @@ void check_fp8(const Shape& s, uint32_t seed) {
     g.out = got.data(), g.ld_out = ld_out;
     kernels->gemm_fp8(g, scratch->bytes);
     ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
-        << kernels->name << " m=" << s.m << " n=" << s.n_begin << "+" << s.n_count << " k=" << s.k_begin << ".." << s.k_end;
+        << kernels->name << " m=" << s.m << " n=" << s.n_begin << "+" << s.n_count << " k=" << s.k_begin << ".."
+        << s.k_end;
   }
 }
 
 TEST(GemmCpu, Fp8MatchesScalarOrderBitForBit) {
   const Shape shapes[] = {
-      {16, 128, 0, 128, 512, 128, 512}, {1, 1, 0, 1, 1, 0, 1},           {3, 5, 1, 4, 7, 0, 7},
-      {4, 2, 0, 2, 128, 0, 128},        {5, 257, 120, 137, 300, 0, 300}, {17, 130, 3, 127, 260, 256, 260},
-      {64, 128, 0, 128, 129, 0, 129},   {70, 300, 128, 172, 200, 0, 200}, {2, 64, 0, 64, 1536, 0, 1536},
+      {16, 128, 0, 128, 512, 128, 512},
+      {1, 1, 0, 1, 1, 0, 1},
+      {3, 5, 1, 4, 7, 0, 7},
+      {4, 2, 0, 2, 128, 0, 128},
+      {5, 257, 120, 137, 300, 0, 300},
+      {17, 130, 3, 127, 260, 256, 260},
+      {64, 128, 0, 128, 129, 0, 129},
+      {70, 300, 128, 172, 200, 0, 200},
+      {2, 64, 0, 64, 1536, 0, 1536},
   };
   uint32_t seed = 1;
   for (const Shape& s : shapes) check_fp8(s, seed++);
@@ -102,7 +111,9 @@ TEST(GemmCpu, Fp8MatchesScalarOrderBitForBit) {
 
 TEST(GemmCpu, Fp8MatchesScalarOrderOnRandomShapes) {
   std::mt19937 rng(7);
-  const auto pick = [&](int64_t lo, int64_t hi) { return lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1)); };
+  const auto pick = [&](int64_t lo, int64_t hi) {
+    return lo + static_cast<int64_t>(rng() % static_cast<uint64_t>(hi - lo + 1));
+  };
   for (int i = 0; i < 60; ++i) {
     Shape s{};
     s.m = pick(1, 20);
@@ -132,14 +143,16 @@ TEST(GemmCpu, Bf16MatchesScalarOrderBitForBit) {
       for (int64_t n = 0; n < n_count; ++n) {
         float sum = 0.0F;
         for (int64_t b = 0; b < k; b += 128)
-          sum = sum + block_dot(&a[static_cast<size_t>(m * k + b)], &w[static_cast<size_t>(n * k + b)], std::min<int64_t>(128, k - b));
+          sum = sum + block_dot(&a[static_cast<size_t>(m * k + b)], &w[static_cast<size_t>(n * k + b)],
+                                std::min<int64_t>(128, k - b));
         want[static_cast<size_t>(m * n_count + n)] = sum;
       }
     for (const GemmKernels* kernels : usable_gemm_kernels()) {
       std::vector<float> got(want.size(), kUntouched);
       const Bf16GemmArgs g{a.data(), k, w.data(), k, m_count, n_count, k, got.data(), n_count};
       kernels->gemm_bf16(g, scratch->bytes);
-      ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0) << kernels->name << " m=" << m_count;
+      ASSERT_EQ(std::memcmp(want.data(), got.data(), want.size() * sizeof(float)), 0)
+          << kernels->name << " m=" << m_count;
     }
   }
 }
@@ -156,7 +169,8 @@ TEST(GemmCpu, DecodesEveryCode) {
       if (is_nan(codes[i])) {
         EXPECT_TRUE(std::isnan(out[i])) << i;
       } else {
-        EXPECT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(to_float(codes[i]))) << kernels->name << " " << i;
+        EXPECT_EQ(std::bit_cast<uint32_t>(out[i]), std::bit_cast<uint32_t>(to_float(codes[i])))
+            << kernels->name << " " << i;
       }
     }
     std::vector<float> wide(halves.size());
@@ -186,7 +200,8 @@ TEST(GemmCpu, NanCodeReachesOutput) {
   for (const GemmKernels* kernels : usable_gemm_kernels()) {
     float out = 0.0F;
     Fp8GemmArgs g;
-    g.a = a.data(), g.lda = 16, g.a_scale = &one, g.ld_a_scale = 1, g.w = w.data(), g.ldw = 16, g.w_scale = &one, g.ld_w_scale = 1;
+    g.a = a.data(), g.lda = 16, g.a_scale = &one, g.ld_a_scale = 1, g.w = w.data(), g.ldw = 16, g.w_scale = &one,
+    g.ld_w_scale = 1;
     g.m_count = 1, g.n_count = 1, g.k_end = 16, g.out = &out, g.ld_out = 1;
     kernels->gemm_fp8(g, scratch->bytes);
     EXPECT_TRUE(std::isnan(out)) << kernels->name;

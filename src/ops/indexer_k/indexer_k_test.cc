@@ -10,7 +10,6 @@
 #include "base/float8.h"
 #include "ops/common/hadamard.h"
 #include "ops/indexer_k/indexer_k_abi.h"
-#include "ops/opcodes.gen.h"
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
@@ -198,6 +197,9 @@ TEST(IndexerK, ErrorsNameTheProblem) {
 
 TEST(IndexerK, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const OpFamily& family = *find_op_family("indexer_k");
+  const uint32_t fused = family.opcodes()[0].opcode;
+  const uint32_t gemm = family.opcodes()[1].opcode;
+  const uint32_t finalize = family.opcodes()[2].opcode;
   const std::vector<std::pair<DType, std::vector<int64_t>>> tensors{
       {DType::kF8E4M3, {16, 768}}, {DType::kF32, {16, 6}}, {DType::kF8E4M3, {128, 768}}, {DType::kF32, {1, 6}},
       {DType::kBF16, {128}},       {DType::kBF16, {128}},  {DType::kI32, {16}},          {DType::kF32, {1024, 64}},
@@ -222,23 +224,23 @@ TEST(IndexerK, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const std::vector<uint32_t> words = encode_spec(spec);
   const std::vector<uint32_t> tile{0, 16, 0, 128, 2, 16};
   const std::vector<uint32_t> final_tile{3, 13, 16};
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_k_fused, tile));
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_k_gemm, tile));
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_k_finalize, final_tile));
-  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_k_fused, tile, i)) << i;
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_k_finalize, tile));
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_k_fused, final_tile));
+  EXPECT_TRUE(accepts(words, fused, tile));
+  EXPECT_TRUE(accepts(words, gemm, tile));
+  EXPECT_TRUE(accepts(words, finalize, final_tile));
+  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_FALSE(accepts(words, fused, tile, i)) << i;
+  EXPECT_FALSE(accepts(words, finalize, tile));
+  EXPECT_FALSE(accepts(words, fused, final_tile));
   const size_t eps_word = offsetof(ops::IndexerKSpec, eps) / 4;
   for (size_t word = 0; word < words.size(); ++word) {
     if (word == eps_word) continue;  // any number is safe
     for (const uint32_t bad : {words[word] + 2, 0x80000000U, 0xffffffffU}) {
       auto changed = words;
       changed[word] = bad;
-      EXPECT_FALSE(accepts(changed, ops::kOpcode_indexer_k_fused, tile)) << "spec word " << word << " = " << bad;
+      EXPECT_FALSE(accepts(changed, fused, tile)) << "spec word " << word << " = " << bad;
     }
   }
   for (const auto& bad : {std::vector<uint32_t>{4, 13, 16}, {0xffffffffU, 1, 16}, {0, 0xffffffffU, 16}, {0, 17, 17}, {0, 8, 15}})
-    EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_k_finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
+    EXPECT_FALSE(accepts(words, finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
 }
 
 TEST(Hadamard, IsItsOwnInverseAndMatchesItsDefinition) {

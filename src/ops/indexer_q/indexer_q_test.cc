@@ -7,7 +7,6 @@
 
 #include "base/float8.h"
 #include "ops/indexer_q/indexer_q_abi.h"
-#include "ops/opcodes.gen.h"
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
@@ -170,6 +169,9 @@ TEST(IndexerQ, ErrorsNameTheProblem) {
 
 TEST(IndexerQ, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const OpFamily& family = *find_op_family("indexer_q");
+  const uint32_t fused = family.opcodes()[0].opcode;
+  const uint32_t gemm = family.opcodes()[1].opcode;
+  const uint32_t finalize = family.opcodes()[2].opcode;
   const std::vector<std::pair<DType, std::vector<int64_t>>> tensors{
       {DType::kF8E4M3, {16, 512}},    {DType::kF32, {16, 4}},     {DType::kF8E4M3, {96, 512}}, {DType::kF32, {1, 4}},
       {DType::kF32, {5, 16, 3}},      {DType::kI32, {16}},        {DType::kF32, {1024, 16}},   {DType::kF32, {2, 16, 96}},
@@ -196,27 +198,27 @@ TEST(IndexerQ, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const std::vector<uint32_t> words = encode_spec(spec);
   const std::vector<uint32_t> tile{0, 16, 64, 32, 1, 16};
   const std::vector<uint32_t> final_tile{3, 13, 2, 16};
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_q_fused, tile));
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_q_gemm, tile));
-  EXPECT_TRUE(accepts(words, ops::kOpcode_indexer_q_finalize, final_tile));
-  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_fused, tile, i)) << i;
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_finalize, tile));
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_fused, final_tile));
+  EXPECT_TRUE(accepts(words, fused, tile));
+  EXPECT_TRUE(accepts(words, gemm, tile));
+  EXPECT_TRUE(accepts(words, finalize, final_tile));
+  for (size_t i = 0; i < tensors.size(); ++i) EXPECT_FALSE(accepts(words, fused, tile, i)) << i;
+  EXPECT_FALSE(accepts(words, finalize, tile));
+  EXPECT_FALSE(accepts(words, fused, final_tile));
   const size_t score_scale_word = offsetof(ops::IndexerQSpec, score_scale) / 4;
   for (size_t word = 0; word < words.size(); ++word) {
     if (word == score_scale_word) continue;  // any number is safe
     for (const uint32_t bad : {words[word] + 2, 0x80000000U, 0xffffffffU}) {
       auto changed = words;
       changed[word] = bad;
-      EXPECT_FALSE(accepts(changed, ops::kOpcode_indexer_q_fused, tile)) << "spec word " << word << " = " << bad;
+      EXPECT_FALSE(accepts(changed, fused, tile)) << "spec word " << word << " = " << bad;
     }
   }
   // Two heads at once, or half of one, have no finalizer.
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_fused, {0, 16, 32, 64, 1, 16}));
-  EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_fused, {0, 16, 16, 32, 1, 16}));
+  EXPECT_FALSE(accepts(words, fused, {0, 16, 32, 64, 1, 16}));
+  EXPECT_FALSE(accepts(words, fused, {0, 16, 16, 32, 1, 16}));
   for (const auto& bad : {std::vector<uint32_t>{4, 13, 2, 16}, {0xffffffffU, 1, 2, 16}, {0, 0xffffffffU, 2, 16}, {0, 16, 3, 16},
                           {0, 17, 2, 17}, {0, 8, 2, 15}})
-    EXPECT_FALSE(accepts(words, ops::kOpcode_indexer_q_finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
+    EXPECT_FALSE(accepts(words, finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
 }
 
 }  // namespace

@@ -18,17 +18,18 @@ constexpr std::array<std::string_view, 6> kInputs{"x", "x_scale", "q_b_proj", "q
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_main_q, "main_q"}}};
 
 const std::array<AttrSpec, 4>& attr_table() {
-  static const std::array<AttrSpec, 4> table{{{"heads", int64_t{0}, "number of heads (required)"},
-                                              {"nope", int64_t{0}, "columns of a head without rotation, even (required)"},
-                                              {"rope", int64_t{0}, "rotated columns of a head, even (required)"},
-                                              {"kv_lora", int64_t{0}, "columns of q_out before the rotated ones (required)"}}};
+  static const std::array<AttrSpec, 4> table{
+      {{"heads", int64_t{0}, "number of heads (required)"},
+       {"nope", int64_t{0}, "columns of a head without rotation, even (required)"},
+       {"rope", int64_t{0}, "rotated columns of a head, even (required)"},
+       {"kv_lora", int64_t{0}, "columns of q_out before the rotated ones (required)"}}};
   return table;
 }
 // Bound of every attribute; keeps products far from overflow.
 constexpr int64_t kMaxAttr = int64_t{1} << 20;
 
-// Adds the boxes of columns [lo, hi) of every head that the tile's columns [n.begin, n.end) touch, at column `at` of `tensor`
-// [M, heads, *]. Consecutive heads whose part is complete share one box, so at most three boxes result.
+// Adds the boxes of columns [lo, hi) of every head that the tile's columns [n.begin, n.end) touch, at column `at` of
+// `tensor` [M, heads, *]. Consecutive heads whose part is complete share one box, so at most three boxes result.
 void add_head_boxes(TensorId tensor, uint8_t publication, Range m, Range n, int64_t head_cols, Range part, int64_t at,
                     std::vector<Access>& writes) {
   const int64_t first = n.begin / head_cols;
@@ -44,7 +45,8 @@ void add_head_boxes(TensorId tensor, uint8_t publication, Range m, Range n, int6
       while (next <= last && is_whole(columns(next))) ++next;
     if (c.size() > 0) {
       const int64_t offset = at - part.begin;
-      writes.push_back({tensor, Box::of({{m.begin, m.end}, {head, next}, {c.begin + offset, c.end + offset}}), publication});
+      writes.push_back(
+          {tensor, Box::of({{m.begin, m.end}, {head, next}, {c.begin + offset, c.end + offset}}), publication});
     }
     head = next;
   }
@@ -100,8 +102,8 @@ class MainQFamily final : public OpFamily {
       const bool must_be_even = name == "nope" || name == "rope";
       if (attr[i] < 1 || attr[i] > kMaxAttr || (must_be_even && attr[i] % 2 != 0))
         return make_error(ErrorCode::kInvalidArgument,
-                          fmt::format("op '{}': attribute '{}' is {}, expected {} number from 1 to {}", c.op_name, name, attr[i],
-                                      must_be_even ? "an even" : "a", kMaxAttr));
+                          fmt::format("op '{}': attribute '{}' is {}, expected {} number from 1 to {}", c.op_name, name,
+                                      attr[i], must_be_even ? "an even" : "a", kMaxAttr));
     }
     const auto [heads, nope, rope, kv_lora] = attr;
     MEGARTP_TRY(expect_tensor(c, kMainQX, DType::kF8E4M3, {"*", "*"}));
@@ -114,13 +116,15 @@ class MainQFamily final : public OpFamily {
     MEGARTP_TRY(expect_tensor(c, kMainQWeightScale, DType::kF32, {ceil_div(n, kBlockN), k_blocks}));
     MEGARTP_TRY(expect_tensor(c, kMainQPositions, DType::kI32, {m}));
     MEGARTP_TRY(expect_tensor(c, kMainQCosSin, DType::kF32, {"*", rope}));
-    return InferResult{{{"q_nope", DType::kBF16, {m, heads, nope}}, {"q_out", DType::kBF16, {m, heads, kv_lora + rope}}}, {}};
+    return InferResult{
+        {{"q_nope", DType::kBF16, {m, heads, nope}}, {"q_out", DType::kBF16, {m, heads, kv_lora + rope}}}, {}};
   }
 
   Result<std::vector<std::unique_ptr<Stage>>> lower(LowerContext& c) const override {
     const auto& attrs = c.op().attrs;
     const auto attr = [&](std::string_view name) { return static_cast<uint32_t>(attrs.get_int(name, 0)); };
-    const MainQSpec spec{static_cast<uint32_t>(c.input_dims(kMainQX)[1]), attr("heads"), attr("nope"), attr("rope"), attr("kv_lora")};
+    const MainQSpec spec{static_cast<uint32_t>(c.input_dims(kMainQX)[1]), attr("heads"), attr("nope"), attr("rope"),
+                         attr("kv_lora")};
     std::vector<TensorId> ids = c.op().inputs;
     ids.insert(ids.end(), c.op().outputs.begin(), c.op().outputs.end());
     std::vector<std::unique_ptr<Stage>> stages;
@@ -146,16 +150,20 @@ class MainQFamily final : public OpFamily {
 }  // namespace
 
 Status check_main_q(const InstructionCheck& c) {
-  const auto refuse = [](std::string_view what) { return make_error(ErrorCode::kParse, fmt::format("main_q: {}", what)); };
+  const auto refuse = [](std::string_view what) {
+    return make_error(ErrorCode::kParse, fmt::format("main_q: {}", what));
+  };
   if (c.spec.size() != sizeof(MainQSpec) / 4 || abi::num_payload(c.instruction) != kMainQPayloadWords)
     return refuse("wrong number of spec or payload words");
   const auto s = decode_spec<MainQSpec>(c.spec);
   for (const uint32_t v : {s.heads, s.nope, s.rope, s.kv_lora})
     if (v == 0 || v > kMaxAttr) return refuse("the spec makes no sense");
   if (s.k == 0 || s.k > INT32_MAX || s.nope % 2 != 0 || s.rope % 2 != 0) return refuse("the spec makes no sense");
-  const MainQPayload p{c.instruction.payload[0], c.instruction.payload[1], c.instruction.payload[2], c.instruction.payload[3]};
+  const MainQPayload p{c.instruction.payload[0], c.instruction.payload[1], c.instruction.payload[2],
+                       c.instruction.payload[3]};
   const int64_t n = int64_t{s.heads} * (int64_t{s.nope} + s.rope);
-  if (p.n_count == 0 || p.n_count > kBlockN || p.n_begin % 2 != 0 || p.n_count % 2 != 0 || int64_t{p.n_begin} + p.n_count > n)
+  if (p.n_count == 0 || p.n_count > kBlockN || p.n_begin % 2 != 0 || p.n_count % 2 != 0 ||
+      int64_t{p.n_begin} + p.n_count > n)
     return refuse(fmt::format("columns {}+{} of {}", p.n_begin, p.n_count, n));
   const int64_t m = c.operands[kMainQX].present && !c.operands[kMainQX].dims.empty() ? c.operands[kMainQX].dims[0] : 0;
   if (p.m_count == 0 || int64_t{p.m_begin} + p.m_count > m || p.m_count > block_m(m))

@@ -11,11 +11,13 @@ namespace {
 
 constexpr int64_t kMaxBlockM = 64;
 // The GEMM's own scratch comes first, then the tile's fp32 result.
-static_assert(kGemmScratchBytes % 64 == 0 &&
-              kGemmScratchBytes + kMaxBlockM * kBlockN * int64_t{sizeof(float)} <= static_cast<int64_t>(kCpuScratchBytes));
+static_assert(kGemmScratchBytes % 64 == 0 && kGemmScratchBytes + kMaxBlockM * kBlockN * int64_t{sizeof(float)} <=
+                                                 static_cast<int64_t>(kCpuScratchBytes));
 
-// Rounds columns [n_begin, n_begin + n_count) of one row to bf16 and stores them by head; `out` rows are [heads, kv_lora + rope].
-void store_row(const MainQSpec& s, const float* z, int64_t n_begin, int64_t n_count, const float* cos_sin, bf16* q_nope, bf16* q_out) {
+// Rounds columns [n_begin, n_begin + n_count) of one row to bf16 and stores them by head; `out` rows are [heads,
+// kv_lora + rope].
+void store_row(const MainQSpec& s, const float* z, int64_t n_begin, int64_t n_count, const float* cos_sin, bf16* q_nope,
+               bf16* q_out) {
   const int64_t head_cols = int64_t{s.nope} + s.rope;
   const int64_t out_cols = int64_t{s.kv_lora} + s.rope;
   for (int64_t i = 0; i < n_count; i += 2) {  // pairs: everything is even

@@ -18,10 +18,12 @@ namespace {
 // Input positions equal operand slots up to the cache; outputs follow the partials.
 static_assert(kQkvACache == 11 && kQkvAKv == kQkvAPartial + 3 && kQkvANumSlots <= abi::kOperandSlots);
 
-constexpr std::array<std::string_view, 12> kInputs{"x",      "x_scale", "q_a_proj",  "q_a_proj_scale", "kv_a_proj",    "kv_a_proj_scale",
-                                                   "q_norm", "kv_norm", "positions", "cos_sin",        "slot_mapping", "mla_kv_cache"};
-constexpr std::array<OpcodeInfo, 3> kOpcodes{
-    {{kOpcode_qkv_a_fused, "qkv_a.fused"}, {kOpcode_qkv_a_gemm, "qkv_a.gemm"}, {kOpcode_qkv_a_finalize, "qkv_a.finalize"}}};
+constexpr std::array<std::string_view, 12> kInputs{"x",         "x_scale",         "q_a_proj",     "q_a_proj_scale",
+                                                   "kv_a_proj", "kv_a_proj_scale", "q_norm",       "kv_norm",
+                                                   "positions", "cos_sin",         "slot_mapping", "mla_kv_cache"};
+constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_qkv_a_fused, "qkv_a.fused"},
+                                              {kOpcode_qkv_a_gemm, "qkv_a.gemm"},
+                                              {kOpcode_qkv_a_finalize, "qkv_a.finalize"}}};
 
 constexpr double kDefaultEps = 1e-5;
 constexpr int64_t kDefaultSplitK = 4;
@@ -40,7 +42,8 @@ Status bad_attr(const InferContext& c, std::string_view what) {
 
 Status check_attrs(const InferContext& c) {
   const double eps = c.attrs.get_double("eps", kDefaultEps);
-  if (!std::isfinite(eps) || eps < 0) return bad_attr(c, fmt::format("attribute 'eps' is {}, expected a number >= 0", eps));
+  if (!std::isfinite(eps) || eps < 0)
+    return bad_attr(c, fmt::format("attribute 'eps' is {}, expected a number >= 0", eps));
   const int64_t split_k = c.attrs.get_int("split_k", kDefaultSplitK);
   if (split_k < 1) return bad_attr(c, fmt::format("attribute 'split_k' is {}, expected at least 1", split_k));
   return {};
@@ -145,8 +148,9 @@ class FinalizeStage final : public Stage {
     layout_.add_row_reads(row, out.reads);
     layout_.add_row_writes(row, out.writes);
     // Partials in; q with scales, kv and the record out.
-    out.other_bytes = static_cast<uint64_t>(4 * splits * n + layout_.n_q() + 4 * ceil_div(layout_.n_q(), kQuantGroup) +
-                                            2 * layout_.n_kv() + mla_record_bytes(layout_.spec.kv_lora, layout_.spec.rope));
+    out.other_bytes =
+        static_cast<uint64_t>(4 * splits * n + layout_.n_q() + 4 * ceil_div(layout_.n_q(), kQuantGroup) +
+                              2 * layout_.n_kv() + mla_record_bytes(layout_.spec.kv_lora, layout_.spec.rope));
     out.weight_bytes = static_cast<uint64_t>(2 * (layout_.n_q() + layout_.spec.kv_lora));
     out.flops = static_cast<uint64_t>(n * (splits + 4));
   }
@@ -181,8 +185,8 @@ class QkvAFamily final : public OpFamily {
       return tl::unexpected(shape_error(c, kQkvACosSin, fmt::format("[POS, rope] with an even rope below {}", n_kv)));
     if (n_q > kQkvAMaxRow || n_kv > kQkvAMaxRow || n_q + n_kv > kQkvAMaxRow)
       return make_error(ErrorCode::kOutOfResources,
-                        fmt::format("op '{}': a row of {} + {} values does not fit the finalizer's scratch of {}", c.op_name, n_q,
-                                    n_kv, kQkvAMaxRow));
+                        fmt::format("op '{}': a row of {} + {} values does not fit the finalizer's scratch of {}",
+                                    c.op_name, n_q, n_kv, kQkvAMaxRow));
     const Dim q_groups = ceil_div(n_q, kQuantGroup);
     MEGARTP_TRY(expect_tensor(c, kQkvAXScale, DType::kF32, {m, k_blocks}));
     MEGARTP_TRY(expect_tensor(c, kQkvAQProj, DType::kF8E4M3, {n_q, k}));
@@ -194,8 +198,9 @@ class QkvAFamily final : public OpFamily {
     MEGARTP_TRY(expect_tensor(c, kQkvAPositions, DType::kI32, {m}));
     MEGARTP_TRY(expect_tensor(c, kQkvASlotMapping, DType::kI32, {m}));
     MEGARTP_TRY(expect_tensor(c, kQkvACache, DType::kU8, {"*", kPageTokens * mla_record_bytes(n_kv - rope, rope)}));
-    return InferResult{{{"q", DType::kF8E4M3, {m, n_q}}, {"q_scale", DType::kF32, {m, q_groups}}, {"kv", DType::kBF16, {m, n_kv}}},
-                       {kQkvACache}};
+    return InferResult{
+        {{"q", DType::kF8E4M3, {m, n_q}}, {"q_scale", DType::kF32, {m, q_groups}}, {"kv", DType::kBF16, {m, n_kv}}},
+        {kQkvACache}};
   }
 
   Result<std::vector<std::unique_ptr<Stage>>> lower(LowerContext& c) const override {
@@ -221,8 +226,8 @@ class QkvAFamily final : public OpFamily {
   }
   std::string describe_spec(std::span<const uint32_t> s) const override {
     const auto spec = decode_spec<QkvASpec>(s);
-    return fmt::format("{} kv_lora={} rope={} eps={} pow2={} mla_pow2={}", describe_fp8_gemm_spec(spec.gemm), spec.kv_lora, spec.rope,
-                       spec.eps, spec.pow2_scale, spec.mla_pow2_scale);
+    return fmt::format("{} kv_lora={} rope={} eps={} pow2={} mla_pow2={}", describe_fp8_gemm_spec(spec.gemm),
+                       spec.kv_lora, spec.rope, spec.eps, spec.pow2_scale, spec.mla_pow2_scale);
   }
 };
 
@@ -256,10 +261,13 @@ Status check_qkv_a(const InstructionCheck& c) {
   if (c.spec.size() != sizeof(QkvASpec) / 4) return refuse("wrong number of spec words");
   const auto spec = decode_spec<QkvASpec>(c.spec);
   const int64_t n_kv = int64_t{spec.kv_lora} + spec.rope;
-  if (spec.kv_lora == 0 || spec.rope == 0 || spec.rope % 2 != 0 || n_kv != spec.gemm.segment_rows[1] || q_lora(spec) == 0 ||
-      q_lora(spec) + n_kv > kQkvAMaxRow || spec.gemm.splits == 0 || spec.pow2_scale > 1 || spec.mla_pow2_scale > 1 ||
-      !std::isfinite(spec.eps) || spec.eps < 0)
-    return refuse("the spec makes no sense");
+  const Fp8GemmSpec& gemm = spec.gemm;
+  const bool sizes_ok = spec.kv_lora != 0 && spec.rope != 0 && spec.rope % 2 == 0 && n_kv == gemm.segment_rows[1] &&
+                        q_lora(spec) != 0 && q_lora(spec) + n_kv <= kQkvAMaxRow;
+  const bool splits_ok =
+      gemm.k != 0 && gemm.k <= INT32_MAX && gemm.splits != 0 && gemm.splits <= ceil_div<int64_t>(gemm.k, kBlockK);
+  const bool numbers_ok = spec.pow2_scale <= 1 && spec.mla_pow2_scale <= 1 && std::isfinite(spec.eps) && spec.eps >= 0;
+  if (!sizes_ok || !splits_ok || !numbers_ok) return refuse("the spec makes no sense");
   const uint32_t words = abi::num_payload(c.instruction);
   if (c.instruction.opcode == kOpcode_qkv_a_finalize) {
     if (words != kQkvAFinalizePayloadWords) return refuse("wrong number of payload words");

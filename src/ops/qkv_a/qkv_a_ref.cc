@@ -1,5 +1,5 @@
-// qkv_a, the oracle: whole op, plain loops, double precision with the roundings that the specification names. Shares nothing with
-// the tile but the number formats.
+// qkv_a, the oracle: whole op, plain loops, double precision with the roundings that the specification names. Shares
+// nothing with the tile but the number formats.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -13,7 +13,8 @@ namespace megartp::ops {
 namespace {
 
 // y[n] = sum over k of (x[k] * x_scale[k/128]) * (w[n][k] * w_scale[n/128][k/128]), rounded to bf16, appended to `z`.
-void project(const e4m3* x, const float* x_scale, const HostTensor& weight, const HostTensor& scale, std::vector<double>& z) {
+void project(const e4m3* x, const float* x_scale, const HostTensor& weight, const HostTensor& scale,
+             std::vector<double>& z) {
   const int64_t rows = weight.dims[0];
   const int64_t k = weight.dims[1];
   const int64_t blocks = scale.dims[1];
@@ -34,7 +35,8 @@ void norm(double* v, const bf16* w, int64_t count, double eps) {
   double squares = 0;
   for (int64_t i = 0; i < count; ++i) squares += v[i] * v[i];
   const double rms = std::sqrt(squares / static_cast<double>(count) + eps);
-  for (int64_t i = 0; i < count; ++i) v[i] = static_cast<double>(to_float(to_bf16(v[i] / rms * static_cast<double>(to_float(w[i])))));
+  for (int64_t i = 0; i < count; ++i)
+    v[i] = static_cast<double>(to_float(to_bf16(v[i] / rms * static_cast<double>(to_float(w[i])))));
 }
 
 // The quantisation rule is defined in fp32: scale = max(amax, 1e-4) / 448, code = e4m3(v / scale).
@@ -75,8 +77,9 @@ Status qkv_a_reference(const ReferenceContext& c) {
 
     norm(z.data(), c.inputs[6].as<const bf16>(), n_q, eps);
     for (int64_t g = 0; g < q_groups; ++g)
-      c.outputs[1].as<float>()[m * q_groups + g] = quantize(&z[static_cast<size_t>(g * 128)], std::min<int64_t>(128, n_q - g * 128),
-                                                            pow2, c.outputs[0].as<uint8_t>() + m * n_q + g * 128);
+      c.outputs[1].as<float>()[m * q_groups + g] =
+          quantize(&z[static_cast<size_t>(g * 128)], std::min<int64_t>(128, n_q - g * 128), pow2,
+                   c.outputs[0].as<uint8_t>() + m * n_q + g * 128);
 
     double* kv = z.data() + n_q;
     norm(kv, c.inputs[7].as<const bf16>(), latent, eps);

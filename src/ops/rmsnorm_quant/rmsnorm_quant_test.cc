@@ -8,6 +8,7 @@
 #include "ops/rmsnorm_quant/rmsnorm_quant_abi.h"
 #include "support/bf16_compare.h"
 #include "support/instruction_fuzz.h"
+#include "support/lower_op.h"
 #include "support/op_harness.h"
 
 namespace megartp::test {
@@ -105,24 +106,6 @@ TEST(RmsnormQuant, RoundsTheSumBeforeTheNorm) {
 }
 
 // q, scale and residual are one result, y another: each has an event of its own.
-class OneRowContext final : public LowerContext {
- public:
-  explicit OneRowContext(const OpGraph& graph) : op_info_(graph.ops()[0]) {
-    env_.set("M", 16);
-    for (const TensorInfo& t : graph.tensors()) tensors_.push_back({t.name, t.dtype, env_.eval(t.shape).value(), t.storage, false});
-  }
-  const OpInfo& op() const override { return op_info_; }
-  const ConcreteTensor& tensor(TensorId id) const override { return tensors_[id]; }
-  const ShapeEnv& shapes() const override { return env_; }
-  FinalizerMode finalizer() const override { return FinalizerMode::kFused; }
-  TensorId add_workspace(std::string_view, DType, std::vector<int64_t>, bool) override { return kInvalidId; }
-
- private:
-  const OpInfo& op_info_;
-  ShapeEnv env_;
-  std::vector<ConcreteTensor> tensors_;
-};
-
 TEST(RmsnormQuant, PublishesQuantizedAndNormApart) {
   OpGraph graph("g");
   const Tensor x = graph.runtime_arg("x", DType::kBF16, {"M", 6144});
@@ -131,8 +114,9 @@ TEST(RmsnormQuant, PublishesQuantizedAndNormApart) {
   const OpGraph::NormQuant out = graph.add_rmsnorm_quant(x, residual, w, {}, "A0");
   ASSERT_TRUE(graph.status());
   EXPECT_EQ(to_string(graph.tensor(out.scale.id).shape), "[M, 48]");
-  OneRowContext context(graph);
-  const auto stages = find_op_family("add_rmsnorm_quant")->lower(context);
+  ShapeEnv shapes;
+  shapes.set("M", 16);
+  const auto stages = lower_last_op(graph, shapes, FinalizerMode::kFused);
   ASSERT_TRUE(stages);
   ASSERT_EQ(stages->size(), 1U);
   EXPECT_EQ((*stages)[0]->num_tiles, 16U);

@@ -1,0 +1,158 @@
+// cpu-threads on hand-made plans: runs, repeats, bindings, and plans that cannot progress.
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/backend.h"
+#include "base/bfloat16.h"
+#include "lowering/lower.h"
+#include "plan/kernel_plan.h"
+#include "plan/target.h"
+
+namespace megartp {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// s1 = a + b, s2 = s1 + b; two chained ops of `m` row tasks each.
+OpGraph chain() {
+  OpGraph g("chain");
+  const Tensor a = g.runtime_arg("a", DType::kBF16, {"M", 8});
+  const Tensor b = g.runtime_arg("b", DType::kBF16, {"M", 8});
+  const Tensor s1 = g.add(a, b, "first");
+  g.set_outputs({g.add(s1, b, "second")});
+  return g;
+}
+
+KernelPlan chain_plan(int64_t m, uint32_t workers) {
+  ShapeEnv shapes;
+  shapes.set("M", m);
+  const TaskGraph tasks = lower(chain(), shapes).value();
+  return pack(tasks, find_target("cpu").value(), {Packer::kRoundRobin, workers}).value();
+}
+
+struct Buffers {
+  std::vector<bf16> a, b, out;
+  explicit Buffers(size_t n) : a(n, to_bf16(1.0F)), b(n, to_bf16(2.0F)), out(n) {}
+  void bind(Executable& e) {
+    ASSERT_TRUE(e.bind("a", a.data(), a.size() * 2));
+    ASSERT_TRUE(e.bind("b", b.data(), b.size() * 2));
+    ASSERT_TRUE(e.bind("second.out", out.data(), out.size() * 2));
+  }
+};
+
+std::unique_ptr<Executable> prepare(KernelPlan plan, CpuThreadsOptions options = {}) {
+  auto e = prepare_cpu_threads(std::make_shared<const KernelPlan>(std::move(plan)), options);
+  EXPECT_TRUE(e) << e.error().to_string();
+  return e ? std::move(*e) : nullptr;
+}
+
+TEST(CpuThreads, RunsAndCountsTasks) {
+  Buffers buffers(5 * 8);
+  const auto e = prepare(chain_plan(5, 3));
+  buffers.bind(*e);
+  e->poison();
+  const auto stats = e->run();
+  ASSERT_TRUE(stats) << stats.error().to_string();
+  for (const bf16 x : buffers.out) EXPECT_EQ(to_float(x), 5.0F);
+  ASSERT_EQ(stats->stages.size(), 2U);
+  EXPECT_EQ(stats->stages[0].num_tasks, 5U);
+  EXPECT_EQ(stats->stages[1].num_tasks, 5U);
+}
+
+TEST(CpuThreads, AddressesMayChangeBetweenRuns) {
+  Buffers one(4 * 8);
+  Buffers two(4 * 8);
+  std::fill(two.a.begin(), two.a.end(), to_bf16(10.0F));
+  const auto e = prepare(chain_plan(4, 2));
+  one.bind(*e);
+  ASSERT_TRUE(e->run());
+  two.bind(*e);
+  ASSERT_TRUE(e->run());
+  EXPECT_EQ(to_float(one.out[0]), 5.0F);
+  EXPECT_EQ(to_float(two.out[0]), 14.0F);
+}
+
+TEST(CpuThreads, BindingErrorsNameTheTensor) {
+  std::vector<bf16> memory(64);
+  const auto e = prepare(chain_plan(4, 2));
+  EXPECT_THAT(e->bind("c", memory.data(), 64).error().message, HasSubstr("'c'"));
+  EXPECT_THAT(e->bind("a", memory.data(), 63).error().message, HasSubstr("'a' needs 64 bytes, got 63"));
+  EXPECT_THAT(e->bind("a", nullptr, 64).error().message, HasSubstr("null"));
+  EXPECT_THAT(e->bind("a", reinterpret_cast<char*>(memory.data()) + 1, 64).error().message, HasSubstr("misaligned"));
+  EXPECT_THAT(e->bind("first.out", memory.data(), 64).error().message, HasSubstr("workspace"));
+  EXPECT_THAT(e->run().error().message, HasSubstr("'a' is not bound"));
+}
+
+// The two queues of one worker each wait for what the other does later: structurally sound, yet it cannot progress.
+KernelPlan crossed_plan() {
+  KernelPlan plan = chain_plan(2, 2);
+  // Queue w holds first[w], second[w]; reversed, second[w] waits for first[w], which stands behind it.
+  for (uint32_t w = 0; w < 2; ++w) std::swap(plan.instructions[w * plan.queue_depth], plan.instructions[w * plan.queue_depth + 1]);
+  return plan;
+}
+
+TEST(CpuThreads, ADeadlockIsNamed) {
+  Buffers buffers(2 * 8);
+  CpuThreadsOptions options;
+  options.timeout = milliseconds(60000);
+  const auto e = prepare(crossed_plan(), options);
+  buffers.bind(*e);
+  const auto start = std::chrono::steady_clock::now();
+  const auto result = e->run();
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "a proved deadlock needs no time-out";
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kDeadlock);
+  EXPECT_EQ(exit_code(result.error().code), 6);
+  EXPECT_THAT(result.error().message, HasSubstr("2 of 2 workers wait"));
+  EXPECT_THAT(result.error().details, HasSubstr("worker 0: task 2 of second (worker 0, slot 0) waits for event"));
+  EXPECT_THAT(result.error().details, HasSubstr("expects 1, has 0; still to be signalled by task 0 of first (worker 0, slot 1)"));
+  EXPECT_THAT(result.error().details, HasSubstr("worker 1: "));
+}
+
+TEST(CpuThreads, AnExecutableSurvivesADeadlock) {
+  Buffers buffers(2 * 8);
+  const auto e = prepare(crossed_plan());
+  buffers.bind(*e);
+  for (int i = 0; i < 3; ++i) {
+    const auto result = e->run();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::kDeadlock);
+  }
+}
+
+TEST(CpuThreads, CountersRunOnOverManyRuns) {
+  Buffers buffers(3 * 8);
+  const auto e = prepare(chain_plan(3, 3));
+  buffers.bind(*e);
+  for (int i = 0; i < 2000; ++i) {
+    const float value = static_cast<float>(i % 7);
+    std::fill(buffers.a.begin(), buffers.a.end(), to_bf16(value));
+    ASSERT_TRUE(e->run()) << i;
+    for (const bf16 x : buffers.out) ASSERT_EQ(to_float(x), value + 4.0F) << i;
+  }
+}
+
+TEST(CpuThreads, SeveralExecutablesOfOnePlanRunAtOnce) {
+  const auto plan = std::make_shared<const KernelPlan>(chain_plan(8, 2));
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&plan, t] {
+      Buffers buffers(8 * 8);
+      std::fill(buffers.a.begin(), buffers.a.end(), to_bf16(static_cast<float>(t)));
+      auto e = std::move(prepare_cpu_threads(plan).value());
+      buffers.bind(*e);
+      for (int i = 0; i < 50; ++i) ASSERT_TRUE(e->run());
+      for (const bf16 x : buffers.out) EXPECT_EQ(to_float(x), static_cast<float>(t) + 4.0F);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace megartp

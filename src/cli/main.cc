@@ -1,0 +1,107 @@
+// megartp: the command-line tool.
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <exception>
+#include <iostream>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+namespace megartp::cli {
+namespace {
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  megartp run glm52-attention-pre --check          one full-size layer against the reference\n"
+    "  megartp plan glm52-attention-pre --target h200   how the layer is cut for an H200\n"
+    "  megartp graph glm52-attention-pre --format dot   the operator graph for Graphviz\n"
+    "  megartp weights synth -o w.safetensors           a seeded checkpoint\n"
+    "\n"
+    "Exit codes: 0 success, 1 a check failed, 2 usage, 3 bad input file, 4 unsupported here,\n"
+    "  5 run-time failure, 6 timeout or deadlock, 70 internal error, 130 interrupted.";
+
+size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t change = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, change});
+    }
+  }
+  return row[b.size()];
+}
+
+// "unknown command 'rn'; did you mean 'run'?" for the first argument that is no command.
+int unknown_command(const CLI::App& root, std::string_view word) {
+  std::string best;
+  size_t best_distance = 3;
+  for (const CLI::App* sub : root.get_subcommands({})) {
+    const size_t d = edit_distance(word, sub->get_name());
+    if (d < best_distance) {
+      best_distance = d;
+      best = sub->get_name();
+    }
+  }
+  std::cerr << "megartp: error: unknown command '" << word << "'" << (best.empty() ? "" : "; did you mean '" + best + "'?")
+            << "\nRun 'megartp --help' for the list.\n";
+  return 2;
+}
+
+int parse_and_run(int argc, char** argv) {
+  CLI::App root("Cuts one operator graph into tile tasks and runs the same plan on several backends.", "megartp");
+  root.footer(kFooter);
+  root.require_subcommand(0, 1);
+  root.set_version_flag("--version", std::string("megartp ") + MEGARTP_VERSION);
+  const std::vector<Command> commands = add_commands(root);
+  if (argc > 1 && argv[1][0] != '-') {
+    const std::string_view word = argv[1];
+    const auto subs = root.get_subcommands({});
+    if (std::none_of(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; }))
+      return unknown_command(root, word);
+  }
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    // CLI11 has exit codes of its own; ours are 0 for help and 2 for every misuse.
+    if (e.get_exit_code() == 0) return root.exit(e);
+    std::cerr << "megartp: error: " << e.what() << "\nRun with --help for usage.\n";
+    return 2;
+  }
+  for (const Command& c : commands)
+    if (c.app->parsed() && c.app->get_subcommands({}).empty()) return c.body();
+  std::cout << root.help();
+  return argc > 1 ? 2 : 0;
+}
+
+// stdout may be a pipe that its reader has closed (`megartp disasm x | head`): that is no error.
+int flush_stdout(int code) {
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 && errno != EPIPE && code == 0) return 5;
+  return code;
+}
+
+}  // namespace
+}  // namespace megartp::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  // A handler must not touch the heap: leave with the code that shells expect. Files in the making are temporary ones.
+  std::signal(SIGINT, [](int) { _exit(130); });
+  using namespace megartp;
+  try {
+    return cli::flush_stdout(cli::parse_and_run(argc, argv));
+  } catch (const cli::ExitCode& e) {
+    return cli::flush_stdout(e.code);
+  } catch (const std::bad_alloc&) {
+    std::cerr << "megartp: error: out of memory\n";
+    return exit_code(ErrorCode::kOutOfMemory);
+  } catch (const std::exception& e) {
+    std::cerr << "megartp: internal error: " << e.what() << "\n";
+    return exit_code(ErrorCode::kInternal);
+  }
+}

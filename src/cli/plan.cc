@@ -1,0 +1,86 @@
+// megartp plan: cuts a graph into tasks, packs them, prints or saves the plan.
+#include <iostream>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "base/file.h"
+#include "cli/cli.h"
+#include "cli/plan_build.h"
+#include "plan/plan_json.h"
+
+namespace megartp::cli {
+namespace {
+
+struct PlanArgs {
+  CommonOptions common;
+  ModelOptions model;
+  BatchOptions batch;
+  PlanOptions plan;
+  std::string output;
+  int64_t num_layers = 1;
+};
+
+Result<BuiltPlan> make_plan(const PlanArgs& a) {
+  const Model model = MEGARTP_TRY(load_model(a.model));
+  const OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
+  if (!graph.status()) return tl::unexpected(graph.status().error());
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.requests));
+  return build_plan(graph, shapes, a.plan);
+}
+
+void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
+  std::map<uint32_t, uint32_t> tasks_per_row;
+  uint32_t full = 0;
+  for (uint32_t w = 0; w < plan.num_workers; ++w) {
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < plan.queue_depth; ++s) {
+      const abi::Instruction& i = plan.instruction(w, s);
+      if (i.opcode == abi::kOpcodeNoOp) continue;
+      ++count;
+      ++tasks_per_row[i.operand_row];
+    }
+    full += count == plan.queue_depth ? 1 : 0;
+  }
+  std::cout << fmt::format("{} for {}: {} tasks, {} events, queues [{}, {}, 32], {} full, operand table [{}, 16]\n", plan.graph_name,
+                           plan.target, plan.num_tasks, plan.events.size(), plan.num_workers, plan.queue_depth, full,
+                           plan.operand_rows.size());
+  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; lowered in {:.0f} us, packed in {:.0f} us\n\n", plan.packer,
+                           plan.finalizer, plan.workspace_bytes, built.lower_ns / 1e3, built.pack_ns / 1e3);
+  Table table({"op", "opcode", "tasks", "events out"});
+  for (uint32_t r = 0; r < plan.operand_rows.size(); ++r) {
+    uint32_t events = 0;
+    for (const PlanEvent& e : plan.events) events += e.producer_row == r ? 1 : 0;
+    table.add_row({plan.operand_rows[r].name, std::string(opcode_name(plan.operand_rows[r].opcode)),
+                   std::to_string(tasks_per_row[r]), std::to_string(events)});
+  }
+  std::cout << table.to_string();
+}
+
+int run_plan(const PlanArgs& a) {
+  const BuiltPlan built = value_or_exit(make_plan(a), a.common, "plan");
+  if (!a.output.empty()) value_or_exit(save_plan(*built.plan, a.output), a.common, "plan");
+  if (a.common.json) return print_json("plan", Json::parse(plan_to_json(*built.plan)));
+  if (!a.common.quiet) print_summary(*built.plan, built);
+  return 0;
+}
+
+}  // namespace
+
+Command add_plan_command(CLI::App& root) {
+  auto args = std::make_shared<PlanArgs>();
+  CLI::App* app = root.add_subcommand("plan", "Cut a graph into tile tasks and pack them into worker queues");
+  add_common_options(*app, args->common);
+  add_model_options(*app, args->model);
+  add_batch_options(*app, args->batch);
+  add_plan_options(*app, args->plan, "h200");
+  app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")->check(CLI::Range(1, 10000))->capture_default_str();
+  app->add_option("-o,--output", args->output, "Save the plan to this file");
+  app->footer(
+      "Examples:\n"
+      "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"
+      "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan");
+  return {app, [args] { return run_plan(*args); }};
+}
+
+}  // namespace megartp::cli

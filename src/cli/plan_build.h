@@ -1,0 +1,19 @@
+// Graph to plan, as run and plan do it.
+#pragma once
+
+#include <memory>
+
+#include "cli/cli.h"
+#include "lowering/lower.h"
+#include "plan/kernel_plan.h"
+
+namespace megartp::cli {
+
+struct BuiltPlan {
+  std::shared_ptr<const KernelPlan> plan;
+  double lower_ns = 0;
+  double pack_ns = 0;
+};
+Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options);
+
+}  // namespace megartp::cli

@@ -1,0 +1,182 @@
+// megartp run: one layer on a backend, with a table per op and, on request, a comparison with the reference.
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+#include "cli/cli.h"
+#include "cli/plan_build.h"
+#include "cli/run_output.h"
+#include "models/glm52/layer_run.h"
+
+namespace megartp::cli {
+namespace {
+
+struct RunArgs {
+  CommonOptions common;
+  ModelOptions model;
+  BatchOptions batch;
+  PlanOptions plan;
+  std::string weights;
+  std::string input;
+  std::string output;
+  std::string plan_file;
+  std::string backend;  // empty: MEGARTP_BACKEND, else cpu-threads
+  uint64_t seed = 1;
+  uint64_t interleave_seed = 0;
+  int64_t timeout_ms = 0;
+  int64_t repeat = 1;
+  bool check = false;
+  bool keep_intermediates = false;
+  bool sizes_given = false;
+};
+
+// The seeded checkpoint of this config and layer, made once in the cache folder.
+Result<std::string> cached_weights(const glm52::Config& config, int64_t layer, const CommonOptions& common) {
+  constexpr uint64_t kSeed = 1;
+  const std::string dir = MEGARTP_TRY(env_cache_dir());
+  std::error_code ec;
+  std::filesystem::create_directories(dir, ec);
+  if (ec) return make_error(ErrorCode::kIo, fmt::format("cannot create the cache folder '{}': {}", dir, ec.message()));
+  const std::string name = fmt::format("{}/weights-v1-{}-layer{}-seed{}.safetensors", dir, config_fingerprint(config), layer, kSeed);
+  if (std::filesystem::exists(name, ec)) return name;
+  if (!common.quiet) std::cerr << fmt::format("Making a seeded checkpoint of layer {} once: {}\n", layer, name);
+  ProgressBar bar("weights", common);
+  MEGARTP_TRY(glm52::synth_weights(config, {layer}, kSeed, name, [&](uint64_t done, uint64_t total) { bar.update(done, total); }));
+  return name;
+}
+
+Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
+  const Model model = MEGARTP_TRY(load_model(a.model));
+  glm52::Inputs inputs;
+  if (!a.input.empty()) {
+    inputs = MEGARTP_TRY(glm52::load_inputs(model.config, a.input));
+  } else {
+    const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.requests));
+    inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
+  }
+  const std::string path = a.weights.empty() ? MEGARTP_TRY(cached_weights(model.config, a.model.layer, a.common)) : a.weights;
+  if (a.common.verbose) std::cerr << "weights: " << path << "\n";
+  glm52::Weights weights = MEGARTP_TRY(glm52::load_weights(model.config, a.model.layer, path));
+  return glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights));
+}
+
+// A plan read from a file must be one of this very graph and batch.
+Result<std::shared_ptr<const KernelPlan>> plan_from_file(const std::string& path, const glm52::LayerRun& run) {
+  auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(load_plan(path)));
+  for (TensorId id = 0; id < run.graph.tensors().size(); ++id) {
+    const TensorInfo& t = run.graph.tensor(id);
+    const auto dims = MEGARTP_TRY(run.inputs.shapes.eval(t.shape));
+    if (id >= plan->tensors.size() || plan->tensors[id].name != t.name || plan->tensors[id].dims != dims ||
+        plan->tensors[id].dtype != t.dtype)
+      return make_error(ErrorCode::kInvalidArgument,
+                        fmt::format("plan '{}' is not for this graph and batch: tensor '{}' {} differs", path, t.name, to_string(dims)));
+  }
+  if (plan->shapes.requests != run.inputs.shapes.requests)
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("plan '{}' was made for other request lengths", path));
+  return std::shared_ptr<const KernelPlan>(std::move(plan));
+}
+
+struct Prepared {
+  std::unique_ptr<Executable> executable;
+  std::shared_ptr<const KernelPlan> plan;  // none for cpu-reference
+};
+
+Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
+  if (a.backend == "cpu-reference")
+    return Prepared{MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes)), nullptr};
+  PlanOptions options = a.plan;
+  if (options.workers == 0 && options.target == "cpu") options.workers = std::max(1U, std::thread::hardware_concurrency());
+  CpuThreadsOptions threads;
+  const int64_t timeout = a.timeout_ms != 0 ? a.timeout_ms : MEGARTP_TRY(env_timeout_ms());
+  threads.timeout = std::chrono::milliseconds(timeout);
+  threads.randomize = a.interleave_seed != 0;
+  threads.seed = a.interleave_seed;
+  Prepared prepared;
+  if (a.plan_file.empty()) {
+    const BuiltPlan built = MEGARTP_TRY(build_plan(run.graph, run.inputs.shapes, options));
+    if (a.common.verbose)
+      std::cerr << fmt::format("lowered in {:.0f} us, packed in {:.0f} us, workspace {} bytes\n", built.lower_ns / 1e3,
+                               built.pack_ns / 1e3, built.plan->workspace_bytes);
+    prepared.plan = built.plan;
+  } else {
+    prepared.plan = MEGARTP_TRY(plan_from_file(a.plan_file, run));
+  }
+  prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, threads));
+  return prepared;
+}
+
+Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::TensorMap& tensors) {
+  RunReport report;
+  report.backend = a.backend;
+  Prepared prepared = MEGARTP_TRY(prepare_backend(a, run));
+  report.plan = prepared.plan;
+  auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, std::move(prepared.executable)));
+  const bool always_poison = MEGARTP_TRY(env_poison());
+  for (int64_t i = 0; i < a.repeat; ++i) {
+    report.stats = MEGARTP_TRY(execution.run(i == 0 || always_poison));
+    report.samples_ns.push_back(report.stats.wall_ns);
+  }
+  tensors = execution.collect();
+  if (!a.check) return report;
+  report.checked = true;
+  auto reference = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))));
+  report.reference_ns = MEGARTP_TRY(reference.run()).wall_ns;
+  report.diffs = MEGARTP_TRY(glm52::compare(run, tensors, reference.collect()));
+  return report;
+}
+
+int run_run(RunArgs& a) {
+  if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
+  if (a.backend != "cpu-threads" && a.backend != "cpu-reference")
+    return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)}, a.common, "run");
+  if (!a.input.empty() && a.sizes_given)
+    return print_error(Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
+                       a.common, "run");
+  const glm52::LayerRun run = value_or_exit(prepare_run(a), a.common, "run");
+  glm52::TensorMap tensors;
+  const RunReport report = value_or_exit(execute(a, run, tensors), a.common, "run");
+  if (!a.output.empty()) value_or_exit(save_run_output(run, tensors, a.keep_intermediates, a.output), a.common, "run");
+  if (a.common.json) {
+    print_json("run", report_json(run, report));
+  } else {
+    print_report(run, report, a.common);
+  }
+  return report.passed() ? 0 : exit_code(ErrorCode::kMismatch);
+}
+
+}  // namespace
+
+Command add_run_command(CLI::App& root) {
+  auto args = std::make_shared<RunArgs>();
+  RunArgs& a = *args;
+  CLI::App* app = root.add_subcommand("run", "Run one layer and, with --check, compare it with the reference");
+  add_common_options(*app, a.common);
+  add_model_options(*app, a.model);
+  add_batch_options(*app, a.batch);
+  add_plan_options(*app, a.plan, "cpu");
+  app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one, made once in the cache folder");
+  app->add_option("--input", a.input, "Inputs (safetensors: x, residual, positions, context_lens, block_table, index_k_cache)");
+  app->add_option("--output", a.output, "Write the outputs to this safetensors file");
+  app->add_option("--plan", a.plan_file, "Run a saved plan instead of making one");
+  app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")->check(CLI::IsMember({"cpu-threads", "cpu-reference"}));
+  app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
+  app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")->capture_default_str();
+  app->add_option("--timeout-ms", a.timeout_ms, "Give up when nothing moves for this long")->check(CLI::Range(1, 3600000));
+  app->add_option("--repeat", a.repeat, "Runs")->check(CLI::Range(1, 100000))->capture_default_str();
+  app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
+  app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
+  app->footer(
+      "Examples:\n"
+      "  megartp run glm52-attention-pre --check\n"
+      "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
+  return {app, [args, app] {
+            args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
+            return run_run(*args);
+          }};
+}
+
+}  // namespace megartp::cli

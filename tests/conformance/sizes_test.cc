@@ -1,0 +1,236 @@
+// Sizes beyond the default, each on cpu-threads against cpu-reference: batches, lengths, request mixes, other models' dims.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "lowering/lower.h"
+#include "models/glm52/layer_run.h"
+#include "plan/kernel_plan.h"
+#include "plan/target.h"
+
+namespace megartp::test {
+namespace {
+
+constexpr double kMaxCalcDiff = 1e-6;
+
+// A small layer with GLM-5.2's proportions: every op, several tiles of each kind.
+glm52::Config small_config() {
+  glm52::Config c;
+  c.hidden_size = 512;
+  c.q_lora_rank = 256;
+  c.kv_lora_rank = 128;
+  c.num_attention_heads = 4;
+  c.qk_nope_head_dim = 192;
+  c.v_head_dim = 64;
+  c.index_n_heads = 4;
+  return c;
+}
+
+// Ragged everywhere: no size is a multiple of a tile.
+glm52::Config ragged_config() {
+  glm52::Config c;
+  c.hidden_size = 456;
+  c.q_lora_rank = 200;
+  c.kv_lora_rank = 88;
+  c.num_attention_heads = 3;
+  c.qk_nope_head_dim = 40;
+  c.qk_rope_head_dim = 24;
+  c.v_head_dim = 56;
+  c.index_n_heads = 3;
+  c.index_head_dim = 64;
+  return c;
+}
+
+// DeepSeek-V3.2's matrices with fewer heads: 2112 x 7168 QKV-A, heads of 192 that tiles of 128 do not match, half-split indexer
+// RoPE, YaRN.
+glm52::Config deepseek_config() {
+  glm52::Config c = glm52::deepseek_v3_2_config();
+  c.num_attention_heads = 5;
+  c.index_n_heads = 8;
+  return c;
+}
+
+class Checkpoint {
+ public:
+  Checkpoint(const glm52::Config& config, int64_t layer) {
+    path_ = fmt::format("{}/megartp_sizes_{}_{}.safetensors", std::filesystem::temp_directory_path().string(), getpid(), counter_++);
+    const Status ok = glm52::synth_weights(config, {layer}, 7, path_);
+    EXPECT_TRUE(ok) << ok.error().to_string();
+  }
+  ~Checkpoint() { std::filesystem::remove(path_); }
+  Checkpoint(const Checkpoint&) = delete;
+  Checkpoint& operator=(const Checkpoint&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  static inline int counter_ = 0;
+  std::string path_;
+};
+
+Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, FinalizerMode finalizer, Packer packer, uint32_t workers,
+                                     const CpuThreadsOptions& options = {}) {
+  const TaskGraph tasks = MEGARTP_TRY(lower(run.graph, run.inputs.shapes, {finalizer}));
+  auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, MEGARTP_TRY(find_target("cpu")), {packer, workers})));
+  auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_threads(plan, options))));
+  MEGARTP_TRY(execution.run());
+  return execution.collect();
+}
+
+void expect_same(const glm52::TensorMap& a, const glm52::TensorMap& b, const std::string& what) {
+  ASSERT_EQ(a.size(), b.size());
+  for (const auto& [name, buffer] : a) {
+    if (name == "gate_partials") continue;  // same bits too, but compared through the gate
+    const glm52::Buffer& other = b.at(name);
+    EXPECT_EQ(0, std::memcmp(buffer.bytes.get(), other.bytes.get(), buffer.num_bytes)) << what << ": " << name;
+  }
+}
+
+// Builds the layer, runs it two ways, compares with the reference and between the ways.
+void check_layer(const glm52::Config& config, const std::vector<RequestShape>& requests, int64_t layer = 6,
+                 const glm52::Options& options = {}) {
+  const Checkpoint checkpoint(config, layer);
+  const auto shapes = glm52::batch_shapes(requests);
+  ASSERT_TRUE(shapes) << shapes.error().to_string();
+  auto inputs = glm52::synth_inputs(config, options, *shapes, 3);
+  ASSERT_TRUE(inputs) << inputs.error().to_string();
+  auto weights = glm52::load_weights(config, layer, checkpoint.path());
+  ASSERT_TRUE(weights) << weights.error().to_string();
+  const auto run = glm52::make_layer_run(config, options, layer, std::move(*inputs), std::move(*weights));
+  ASSERT_TRUE(run) << run.error().to_string();
+
+  const auto fused = run_threads(*run, FinalizerMode::kFused, Packer::kCriticalPath, 3);
+  ASSERT_TRUE(fused) << fused.error().to_string();
+  const auto tasks = run_threads(*run, FinalizerMode::kTasks, Packer::kRoundRobin, 5);
+  ASSERT_TRUE(tasks) << tasks.error().to_string();
+  expect_same(*fused, *tasks, "fused with 3 workers against tasks with 5");
+
+  auto executable = prepare_cpu_reference(run->graph, run->inputs.shapes);
+  ASSERT_TRUE(executable) << executable.error().to_string();
+  auto reference = glm52::LayerExecution::create(*run, std::move(*executable));
+  ASSERT_TRUE(reference) << reference.error().to_string();
+  ASSERT_TRUE(reference->run());
+  const auto diffs = glm52::compare(*run, *fused, reference->collect());
+  ASSERT_TRUE(diffs) << diffs.error().to_string();
+  size_t outputs = 0;
+  for (const glm52::TensorDiff& d : *diffs) {
+    outputs += d.is_output ? 1 : 0;
+    EXPECT_LE(d.calc_diff, kMaxCalcDiff) << d.op << " " << d.tensor;
+  }
+  EXPECT_EQ(outputs, glm52::layer_has_indexer(config, layer) ? 5U : 3U);
+}
+
+std::vector<RequestShape> even(int32_t m, int32_t kv, int32_t requests) {
+  const auto shapes = glm52::decode_shapes(m, kv, requests);
+  EXPECT_TRUE(shapes);
+  return shapes ? shapes->requests : std::vector<RequestShape>{};
+}
+
+TEST(Sizes, Batches) {
+  for (const int32_t m : {1, 3, 16, 33, 128}) {
+    SCOPED_TRACE(m);
+    check_layer(small_config(), even(m, 200, std::min(m, 2)));
+  }
+}
+
+TEST(Sizes, Lengths) {
+  for (const int32_t kv : {1, 63, 64, 65, 2049, 8192}) {
+    SCOPED_TRACE(kv);
+    check_layer(small_config(), {{1, kv}});
+  }
+}
+
+TEST(Sizes, LongestLength) {
+  glm52::Config c = small_config();
+  c.index_n_heads = 2;
+  check_layer(c, {{2, 131072}});
+}
+
+TEST(Sizes, RequestsOfMixedLengths) {
+  check_layer(small_config(), {{4, 300}, {1, 64}});
+  check_layer(small_config(), {{1, 1}, {7, 513}, {2, 1025}});
+  check_layer(small_config(), {{3, 70}, {3, 3}, {1, 640}, {40, 512}});
+  check_layer(small_config(), {{2, 2}, {1, 999}, {5, 256}, {1, 257}, {3, 128}});
+}
+
+TEST(Sizes, RaggedDims) {
+  check_layer(ragged_config(), {{5, 131}, {2, 64}});
+  check_layer(ragged_config(), {{33, 600}});
+}
+
+TEST(Sizes, DeepSeekV32) {
+  check_layer(deepseek_config(), {{2, 100}, {1, 321}});
+}
+
+TEST(Sizes, LayerWithoutIndexer) {
+  check_layer(small_config(), {{3, 90}}, 3);
+}
+
+TEST(Sizes, Options) {
+  glm52::Options o;
+  o.hadamard = true;
+  o.act_pow2_scale = true;
+  o.index_q_pow2_scale = false;
+  o.index_k_pow2_scale = true;
+  o.mla_pow2_scale = false;
+  check_layer(small_config(), {{3, 300}, {2, 77}}, 6, o);
+}
+
+class Bits : public testing::Test {
+ protected:
+  void SetUp() override {
+    const glm52::Config config = small_config();
+    checkpoint_ = std::make_unique<Checkpoint>(config, 6);
+    auto run = glm52::make_layer_run(config, {}, 6, glm52::synth_inputs(config, {}, *glm52::batch_shapes(requests_), 5).value(),
+                                     glm52::load_weights(config, 6, checkpoint_->path()).value());
+    ASSERT_TRUE(run) << run.error().to_string();
+    run_ = std::make_unique<glm52::LayerRun>(std::move(*run));
+  }
+  std::vector<RequestShape> requests_{{5, 700}, {2, 129}};
+  std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<glm52::LayerRun> run_;
+};
+
+TEST_F(Bits, AreTheSameForEveryWorkerCountPackerAndInterleaving) {
+  const auto base = run_threads(*run_, FinalizerMode::kFused, Packer::kRoundRobin, 1);
+  ASSERT_TRUE(base) << base.error().to_string();
+  for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath}) {
+    for (const uint32_t workers : {2U, 5U, 16U}) {
+      for (const uint64_t seed : {1U, 2U, 3U}) {
+        CpuThreadsOptions options;
+        options.randomize = true;
+        options.seed = seed;
+        const auto mode = seed == 2 ? FinalizerMode::kTasks : FinalizerMode::kFused;
+        const auto other = run_threads(*run_, mode, packer, workers, options);
+        ASSERT_TRUE(other) << other.error().to_string();
+        expect_same(*base, *other, fmt::format("{} with {} workers, seed {}", to_string(packer), workers, seed));
+      }
+    }
+  }
+}
+
+TEST_F(Bits, AreTheSameInAThousandRunsWithoutAReset) {
+  const TaskGraph tasks = lower(run_->graph, run_->inputs.shapes, {}).value();
+  auto plan = std::make_shared<KernelPlan>(pack(tasks, find_target("cpu").value(), {Packer::kCriticalPath, 2}).value());
+  auto execution = glm52::LayerExecution::create(*run_, prepare_cpu_threads(plan).value());
+  ASSERT_TRUE(execution) << execution.error().to_string();
+  ASSERT_TRUE(execution->run());
+  const glm52::TensorMap first = execution->collect();
+  for (int i = 1; i < 1000; ++i) {
+    // Poison every tenth time, so that a value left over from the run before would show.
+    const auto stats = execution->run(i % 10 == 0);
+    ASSERT_TRUE(stats) << "run " << i << ": " << stats.error().to_string();
+    if (i % 50 == 0 || i > 990) expect_same(first, execution->collect(), fmt::format("run {}", i));
+    if (HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace megartp::test
