@@ -32,6 +32,7 @@ struct RunArgs {
   bool check = false;
   bool keep_intermediates = false;
   bool sizes_given = false;
+  std::shared_ptr<const KernelPlan> loaded_plan;  // of plan_file
 };
 
 // The seeded checkpoint of this config and layer, made once in the cache folder.
@@ -65,8 +66,7 @@ Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
 }
 
 // A plan read from a file must be one of this very graph and batch.
-Result<std::shared_ptr<const KernelPlan>> plan_from_file(const std::string& path, const glm52::LayerRun& run) {
-  auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(load_plan(path)));
+Status check_plan_fits(const std::string& path, const std::shared_ptr<const KernelPlan>& plan, const glm52::LayerRun& run) {
   for (TensorId id = 0; id < run.graph.tensors().size(); ++id) {
     const TensorInfo& t = run.graph.tensor(id);
     const auto dims = MEGARTP_TRY(run.inputs.shapes.eval(t.shape));
@@ -77,7 +77,7 @@ Result<std::shared_ptr<const KernelPlan>> plan_from_file(const std::string& path
   }
   if (plan->shapes.requests != run.inputs.shapes.requests)
     return make_error(ErrorCode::kInvalidArgument, fmt::format("plan '{}' was made for other request lengths", path));
-  return std::shared_ptr<const KernelPlan>(std::move(plan));
+  return {};
 }
 
 struct Prepared {
@@ -103,7 +103,8 @@ Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
                                built.pack_ns / 1e3, built.plan->workspace_bytes);
     prepared.plan = built.plan;
   } else {
-    prepared.plan = MEGARTP_TRY(plan_from_file(a.plan_file, run));
+    MEGARTP_TRY(check_plan_fits(a.plan_file, a.loaded_plan, run));
+    prepared.plan = a.loaded_plan;
   }
   prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, threads));
   return prepared;
@@ -136,6 +137,9 @@ int run_run(RunArgs& a) {
   if (!a.input.empty() && a.sizes_given)
     return print_error(Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
                        a.common, "run");
+  // First, so that a bad plan costs no checkpoint.
+  if (!a.plan_file.empty())
+    a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
   const glm52::LayerRun run = value_or_exit(prepare_run(a), a.common, "run");
   glm52::TensorMap tensors;
   const RunReport report = value_or_exit(execute(a, run, tensors), a.common, "run");

@@ -55,7 +55,8 @@ std::string small_config_path() {
   const Status ok = write_file_atomic(path, R"json({
  "model_type": "glm_moe_dsa", "hidden_size": 512, "q_lora_rank": 256, "kv_lora_rank": 128, "num_attention_heads": 4,
  "index_n_heads": 4, "index_head_dim": 128, "qk_nope_head_dim": 192, "qk_rope_head_dim": 64, "v_head_dim": 64,
- "rms_norm_eps": 1e-05, "rope_parameters": {"rope_type": "default", "rope_theta": 8000000.0}, "num_hidden_layers": 8
+ "rms_norm_eps": 1e-05, "rope_parameters": {"rope_type": "default", "rope_theta": 8000000.0}, "num_hidden_layers": 8,
+ "index_topk_freq": 4, "index_skip_topk_offset": 3
 })json");
   EXPECT_TRUE(ok);
   return path;

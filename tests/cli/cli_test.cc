@@ -163,7 +163,7 @@ TEST(Cli, OpsDoctorVersionCompletion) {
   EXPECT_GE(Json::parse(run_cli("ops --json").out)["result"].size(), 11U);
   EXPECT_THAT(run_cli("doctor").out, HasSubstr("hardware threads"));
   EXPECT_EQ(Json::parse(run_cli("version --json").out)["result"]["abi"], 1);
-  for (const char* shell : {"bash", "zsh", "fish"}) EXPECT_THAT(run_cli(fmt::format("completion {}", shell)).out, HasSubstr("--keep-intermediates"));
+  for (const char* shell : {"bash", "zsh", "fish"}) EXPECT_THAT(run_cli(fmt::format("completion {}", shell)).out, HasSubstr("keep-intermediates"));
 }
 
 TEST(Cli, CompletionIsValidBash) {

@@ -247,7 +247,8 @@ TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
   const auto aligned = load_weights(tiny_config(), 6, file("aligned"));
   const auto shifted = load_weights(tiny_config(), 6, file("shifted"));
   ASSERT_TRUE(aligned && shifted);
-  EXPECT_TRUE(aligned->copies.empty());
+  // The writer can align every tensor whose size is a multiple of 16 bytes; only odd-sized small ones are copied.
+  for (const Buffer& copy : aligned->copies) EXPECT_NE(copy.num_bytes % 16, 0U) << copy.num_bytes;
   EXPECT_EQ(shifted->copies.size(), 18U);
   for (size_t i = 0; i < aligned->items.size(); ++i) {
     EXPECT_EQ(reinterpret_cast<uintptr_t>(shifted->items[i].data) % 64, 0U);

@@ -216,7 +216,7 @@ void run_chunk(const T* a, const T* w, const Chunk& c, const Scratch& s) {
 // --- entry points
 // ----------------------------------------------------------------------------------------------------------
 
-void fp8_gemm(const Fp8GemmArgs& g, std::byte* scratch) {
+[[maybe_unused]] void fp8_gemm(const Fp8GemmArgs& g, std::byte* scratch) {
   const Scratch s(scratch);
   for (int64_t m = 0; m < g.m_count; m += kChunkM) {
     for (int64_t n = 0; n < g.n_count; n += kChunkN) {
@@ -238,7 +238,7 @@ void fp8_gemm(const Fp8GemmArgs& g, std::byte* scratch) {
   }
 }
 
-void bf16_gemm(const Bf16GemmArgs& g, std::byte* scratch) {
+[[maybe_unused]] void bf16_gemm(const Bf16GemmArgs& g, std::byte* scratch) {
   const Scratch s(scratch);
   for (int64_t m = 0; m < g.m_count; m += kChunkM) {
     for (int64_t n = 0; n < g.n_count; n += kChunkN) {

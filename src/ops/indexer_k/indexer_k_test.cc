@@ -109,7 +109,9 @@ TEST(IndexerK, WritesOneNormalisedKeyPerSlot) {
   for (const int64_t slot : shuffled_slots(s.m, 128)) {
     double squares = 0;
     for (const double v : cached_key(result.inputs[9], s.dim, slot)) squares += v * v;
-    EXPECT_NEAR(squares, 128.0, 2.0) << "slot " << slot;
+    // Without rounding it would be 128. Each square is off by up to twice e4m3's 1/16; the error's standard deviation is about
+    // 2 * 0.025 * sqrt(sum of fourth powers, 3 * 128) = 1, and five of it are allowed.
+    EXPECT_NEAR(squares, 128.0, 5.0) << "slot " << slot;
   }
 }
 
