@@ -1,2 +1,2 @@
 #define MEGARTP_ABSORB_TILE absorb_tile_v3
-#include "ops/common/absorb_cpu_kernel.h"
+#include "ops/common/absorb_cpu_kernel.inc"
