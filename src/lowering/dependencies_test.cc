@@ -94,6 +94,25 @@ TEST(Dependencies, DisjointWritersOfOneTensorAreIndependentAndReadersWaitForBoth
   EXPECT_EQ(g.tasks.events.size(), 2U);
 }
 
+TEST(Dependencies, AnOperandThatNoTileNamesCountsAsReadWhole) {
+  BoxGraph g;
+  const TensorId computed_weight = g.add_tensor({4, 64});
+  const TensorId argument = g.add_tensor({4, 64}, false, Storage::kRuntimeArg);
+  const TensorId out = g.add_tensor({2, 64});
+  g.add_stage(row_tiles(4, {}, {computed_weight}));
+  g.add_stage(row_tiles(2, {}, {out}));
+  g.tasks.stages[1].stage->slots.push_back(computed_weight);
+  g.tasks.stages[1].stage->slots.push_back(argument);
+  g.add_stage(row_tiles(4, {}, {computed_weight}));  // written again: after the silent readers
+  ASSERT_TRUE(g.derive());
+  for (const uint32_t reader : {4U, 5U}) {
+    ASSERT_EQ(g.tasks.tasks[reader].num_waits, 1) << reader;
+    EXPECT_EQ(g.tasks.tasks[reader].waits[0].threshold, 4U) << reader;
+  }
+  ASSERT_GE(g.tasks.tasks[6].num_waits, 1);
+  EXPECT_EQ(g.tasks.events[g.tasks.tasks[6].waits[0].event].producer_stage, 1U);
+}
+
 TEST(Dependencies, ScatterIsWhole) {
   BoxGraph g;
   const TensorId cache = g.add_tensor({16, 64}, false, Storage::kState);

@@ -37,6 +37,26 @@ class Collector {
       : graph_(graph), task_stage_(graph.stages[stage_idx]), stage_(*task_stage_.stage) {}
 
   Result<StageAccesses> run() {
+    MEGARTP_TRY(collect());
+    // A tensor of the operand row that no tile names counts as read whole by every tile: a family that leaves out its weights or
+    // positions stays right when some op computes them.
+    undeclared_ = undeclared_operands();
+    if (!undeclared_.empty()) {
+      out_ = {};
+      building_.clear();
+      MEGARTP_TRY(collect());
+    }
+    finish();
+    return std::move(out_);
+  }
+
+ private:
+  struct Building {
+    IndexTable lookup;
+    std::vector<std::pair<uint32_t, uint32_t>> box_touchers;
+  };
+
+  Status collect() {
     out_.is_fused = stage_.num_final_tiles > 0;
     out_.num_units = out_.is_fused ? stage_.num_final_tiles : stage_.num_tiles;
     const Toucher tile_toucher = out_.is_fused ? Toucher::kGroup : Toucher::kTile;
@@ -47,21 +67,29 @@ class Collector {
       tile.clear();
       stage_.tile(t, tile);
       if (out_.is_fused) out_.group_of_tile.push_back(tile.join_group);
+      tile.reads.insert(tile.reads.end(), undeclared_.begin(), undeclared_.end());
       const uint32_t toucher = out_.is_fused ? tile.join_group : t;
       MEGARTP_TRY(add(tile.reads, false, tile_toucher, toucher, out_.tile_records));
       MEGARTP_TRY(add(tile.writes, true, tile_toucher, toucher, out_.tile_records));
       out_.tile_offsets.push_back(static_cast<uint32_t>(out_.tile_records.size()));
     }
     if (out_.is_fused) MEGARTP_TRY(add_finals());
-    finish();
-    return std::move(out_);
+    return {};
   }
 
- private:
-  struct Building {
-    IndexTable lookup;
-    std::vector<std::pair<uint32_t, uint32_t>> box_touchers;
-  };
+  std::vector<Access> undeclared_operands() const {
+    std::vector<Access> missing;
+    for (const TensorId t : stage_.slots) {
+      if (t >= graph_.tensors.size()) continue;  // an empty slot
+      const ConcreteTensor& tensor = graph_.tensors[t];
+      if (tensor.storage == Storage::kWeight || tensor.storage == Storage::kRuntimeArg) continue;
+      if (std::ranges::any_of(out_.tables, [&](const auto& table) { return table->tensor == t; })) continue;
+      Box whole;
+      for (const int64_t d : tensor.dims) whole.end[whole.rank++] = static_cast<int32_t>(d);
+      missing.push_back({t, whole});
+    }
+    return missing;
+  }
 
   Status add_finals() {
     out_.groups = MEGARTP_TRY(collect_groups(stage_, out_.group_of_tile));
@@ -162,6 +190,7 @@ class Collector {
   const Stage& stage_;
   StageAccesses out_;
   std::vector<Building> building_;
+  std::vector<Access> undeclared_;  // read by every tile, though no tile says so
 };
 
 }  // namespace
