@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
 #include <cstdio>
 #include <system_error>
 #include <utility>
@@ -40,6 +43,46 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// Names of temporary files in the making, where a signal handler can read them: fixed memory, a slot is valid while `used`.
+class UnfinishedFiles {
+ public:
+  void add(const std::string& path) {
+    for (Slot& slot : slots_) {
+      bool expected = false;
+      if (path.size() >= sizeof(slot.path) || !slot.taken.compare_exchange_strong(expected, true)) continue;
+      std::memcpy(slot.path, path.c_str(), path.size() + 1);
+      slot.valid.store(true, std::memory_order_release);  // pairs with the load in unlink_all
+      return;
+    }
+  }
+  void remove(const std::string& path) {
+    for (Slot& slot : slots_) {
+      if (!slot.valid.load(std::memory_order_acquire) || path != slot.path) continue;
+      slot.valid.store(false);
+      slot.taken.store(false);
+      return;
+    }
+  }
+  // Async-signal-safe.
+  void unlink_all() {
+    for (Slot& slot : slots_)
+      if (slot.valid.load(std::memory_order_acquire)) ::unlink(slot.path);
+  }
+
+ private:
+  struct Slot {
+    std::atomic<bool> taken{false};
+    std::atomic<bool> valid{false};
+    char path[1024] = {};
+  };
+  Slot slots_[8];
+};
+
+UnfinishedFiles& unfinished_files() {
+  static UnfinishedFiles files;
+  return files;
+}
+
 }  // namespace
 
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
@@ -71,13 +114,32 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
   return data;
 }
 
-Result<AtomicFileWriter> AtomicFileWriter::create(const std::string& path) {
+Result<AtomicFileWriter> AtomicFileWriter::create(const std::string& name) {
+  std::string path = name;
+  struct stat info {};
+  if (::stat(name.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) return tl::unexpected(file_error("write", name, EISDIR));
+    if (!S_ISREG(info.st_mode)) {
+      // A device or pipe has no content to protect, and renaming over it would destroy it.
+      const int fd = ::open(name.c_str(), O_WRONLY | O_CLOEXEC);
+      if (fd < 0) return tl::unexpected(file_error("write", name, errno));
+      return AtomicFileWriter(name, "", fd);
+    }
+    // A link stays a link: what it points to is replaced.
+    if (char* resolved = ::realpath(name.c_str(), nullptr)) {
+      path = resolved;
+      std::free(resolved);
+    }
+  }
   static std::atomic<uint32_t> counter{0};
   // Names left by a killed process with the same number are skipped.
   for (int attempt = 0; attempt < 100; ++attempt) {
     std::string temporary = path + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter.fetch_add(1));
     const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd >= 0) return AtomicFileWriter(path, std::move(temporary), fd);
+    if (fd >= 0) {
+      unfinished_files().add(temporary);
+      return AtomicFileWriter(path, std::move(temporary), fd);
+    }
     if (errno != EEXIST) return tl::unexpected(file_error("write", path, errno));
   }
   return tl::unexpected(file_error("write", path, EEXIST));
@@ -101,7 +163,10 @@ AtomicFileWriter::~AtomicFileWriter() { discard(); }
 void AtomicFileWriter::discard() {
   if (fd_ < 0) return;
   ::close(fd_);
-  ::unlink(temporary_.c_str());
+  if (!temporary_.empty()) {
+    ::unlink(temporary_.c_str());
+    unfinished_files().remove(temporary_);
+  }
   fd_ = -1;
 }
 
@@ -126,8 +191,13 @@ Status AtomicFileWriter::append(std::span<const std::byte> data) {
 
 Status AtomicFileWriter::commit() {
   if (fd_ < 0) return make_error(ErrorCode::kIo, "cannot write '" + path_ + "': the writer is done");
+  if (temporary_.empty()) {  // a device or pipe
+    if (::close(std::exchange(fd_, -1)) != 0) return tl::unexpected(file_error("write", path_, errno));
+    return {};
+  }
   if (::fsync(fd_) != 0) return fail("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) return fail("replace");
+  unfinished_files().remove(temporary_);
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0) return tl::unexpected(file_error("write", path_, errno));
   // The new name itself must reach the disk. Some file systems do not support this on folders; the data are safe there already.
@@ -140,6 +210,8 @@ Status AtomicFileWriter::commit() {
   }
   return {};
 }
+
+void unlink_unfinished_files() { unfinished_files().unlink_all(); }
 
 Status write_file_atomic(const std::string& path, std::string_view data) {
   AtomicFileWriter writer = MEGARTP_TRY(AtomicFileWriter::create(path));

@@ -19,7 +19,10 @@ inline constexpr uint64_t kDefaultMaxFileBytes = uint64_t{1} << 30;
 // The bytes of a file (or pipe). Errors: kNotFound when it does not exist, kParse when it holds more than max_bytes, else kIo.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes = kDefaultMaxFileBytes);
 
-// Replaces `path` by `data`. The folder must exist.
+// For a signal handler that ends the process: removes the temporary files of writers that have not committed.
+void unlink_unfinished_files();
+
+// Replaces `path` by `data`. The folder must exist. A link stays a link; devices and pipes are written to directly.
 Status write_file_atomic(const std::string& path, std::string_view data);
 
 // The same for data that come in pieces. Without a commit() the destructor removes the temporary file. Not thread-safe.

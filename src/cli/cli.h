@@ -98,7 +98,8 @@ struct ModelOptions {
 struct BatchOptions {
   int64_t m = 16;
   int64_t kv = 8192;
-  int64_t requests = 2;
+  int64_t requests = 0;  // 0: two, or one for a single row
+  int64_t num_requests() const { return requests != 0 ? requests : m < 2 ? 1 : 2; }
 };
 struct PlanOptions {
   std::string target = "cpu";

@@ -122,7 +122,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 void add_batch_options(CLI::App& app, BatchOptions& options) {
   app.add_option("--m", options.m, "Tokens (rows) of the batch")->capture_default_str();
   app.add_option("--kv", options.kv, "Visible length of each request's last row, tokens")->capture_default_str();
-  app.add_option("--requests", options.requests, "Requests that the rows are spread over")->capture_default_str();
+  app.add_option("--requests", options.requests, "Requests that the rows are spread over (default: 2, or 1 for a single row)")
+      ->check(CLI::PositiveNumber);
 }
 
 void add_plan_options(CLI::App& app, PlanOptions& options, const std::string& default_target) {

@@ -18,7 +18,11 @@ struct GraphArgs {
 };
 
 Result<OpGraph> make_graph(const GraphArgs& a) {
-  if (!a.file.empty()) return graph_from_json(MEGARTP_TRY(read_file(a.file)));
+  if (!a.file.empty()) {
+    auto graph = graph_from_json(MEGARTP_TRY(read_file(a.file)));
+    if (!graph) return tl::unexpected(std::move(graph).error().with("path", a.file));
+    return graph;
+  }
   const Model model = MEGARTP_TRY(load_model(a.model));
   OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
   if (!graph.status()) return tl::unexpected(graph.status().error());

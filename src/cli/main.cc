@@ -1,11 +1,13 @@
 // megartp: the command-line tool.
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <exception>
 #include <iostream>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/cli.h"
 
 namespace megartp::cli {
@@ -60,6 +62,10 @@ int parse_and_run(int argc, char** argv) {
   const std::vector<Command> commands = add_commands(root);
   if (argc > 1 && argv[1][0] != '-') {
     const std::string_view word = argv[1];
+    if (word == "help") {
+      std::cout << root.help();
+      return 0;
+    }
     const auto subs = root.get_subcommands({});
     if (std::none_of(subs.begin(), subs.end(), [&](const CLI::App* s) { return s->get_name() == word; }))
       return unknown_command(root, word);
@@ -69,8 +75,10 @@ int parse_and_run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     // CLI11 has exit codes of its own; ours are 0 for help and 2 for every misuse.
     if (e.get_exit_code() == 0) return root.exit(e);
-    std::cerr << "megartp: error: " << e.what() << "\nRun with --help for usage.\n";
-    return 2;
+    CommonOptions common;
+    common.json = std::any_of(argv + 1, argv + argc, [](const char* a) { return std::string_view(a) == "--json"; });
+    return print_error(Error{ErrorCode::kInvalidArgument, std::string(e.what()) + " (--help shows the usage)"}, common,
+                       argc > 1 && argv[1][0] != '-' ? argv[1] : "megartp");
   }
   for (const Command& c : commands)
     if (c.app->parsed() && c.app->get_subcommands({}).empty()) return c.body();
@@ -80,9 +88,11 @@ int parse_and_run(int argc, char** argv) {
 
 // stdout may be a pipe that its reader has closed (`megartp disasm x | head`): that is no error.
 int flush_stdout(int code) {
+  errno = 0;
   std::cout.flush();
-  if (std::fflush(stdout) != 0 && errno != EPIPE && code == 0) return 5;
-  return code;
+  if (std::cout.good() || errno == EPIPE) return code;
+  std::cerr << "megartp: error: cannot write to stdout" << (errno != 0 ? std::string(": ") + std::strerror(errno) : "") << "\n";
+  return code == 0 ? exit_code(ErrorCode::kIo) : code;
 }
 
 }  // namespace
@@ -90,8 +100,11 @@ int flush_stdout(int code) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  // A handler must not touch the heap: leave with the code that shells expect. Files in the making are temporary ones.
-  std::signal(SIGINT, [](int) { _exit(130); });
+  // A handler must not touch the heap: remove files in the making, leave with the code that shells expect.
+  std::signal(SIGINT, [](int) {
+    megartp::unlink_unfinished_files();
+    _exit(130);
+  });
   using namespace megartp;
   try {
     return cli::flush_stdout(cli::parse_and_run(argc, argv));

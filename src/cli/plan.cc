@@ -25,7 +25,7 @@ Result<BuiltPlan> make_plan(const PlanArgs& a) {
   const Model model = MEGARTP_TRY(load_model(a.model));
   const OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
   if (!graph.status()) return tl::unexpected(graph.status().error());
-  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.requests));
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
   return build_plan(graph, shapes, a.plan);
 }
 
@@ -59,6 +59,10 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
 
 int run_plan(const PlanArgs& a) {
   const BuiltPlan built = value_or_exit(make_plan(a), a.common, "plan");
+  if (a.output == "-") {
+    value_or_exit(write_output("-", serialize_plan(*built.plan)), a.common, "plan");
+    return 0;
+  }
   if (!a.output.empty()) value_or_exit(save_plan(*built.plan, a.output), a.common, "plan");
   if (a.common.json) return print_json("plan", Json::parse(plan_to_json(*built.plan)));
   if (!a.common.quiet) print_summary(*built.plan, built);
@@ -75,7 +79,7 @@ Command add_plan_command(CLI::App& root) {
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")->check(CLI::Range(1, 10000))->capture_default_str();
-  app->add_option("-o,--output", args->output, "Save the plan to this file");
+  app->add_option("-o,--output", args->output, "Save the plan to this file; - writes it to stdout and nothing else");
   app->footer(
       "Examples:\n"
       "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"

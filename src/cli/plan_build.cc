@@ -2,7 +2,11 @@
 
 #include <chrono>
 
+#include "base/hash.h"
+
 namespace megartp::cli {
+
+std::string graph_hash(const OpGraph& graph) { return hash128(to_json(graph)).hex(); }
 
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options) {
   using Clock = std::chrono::steady_clock;
@@ -17,9 +21,11 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   const TaskGraph tasks = MEGARTP_TRY(lower(graph, shapes, lower_options));
   const auto lowered = Clock::now();
   BuiltPlan built;
-  built.plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, target, pack_options)));
+  auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, target, pack_options)));
   built.lower_ns = ns(start, lowered);
   built.pack_ns = ns(lowered, Clock::now());
+  plan->graph_hash = graph_hash(graph);
+  built.plan = std::move(plan);
   return built;
 }
 

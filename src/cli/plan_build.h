@@ -14,6 +14,8 @@ struct BuiltPlan {
   double lower_ns = 0;
   double pack_ns = 0;
 };
+// Identity of a graph with all its attributes, as stored in plans.
+std::string graph_hash(const OpGraph& graph);
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options);
 
 }  // namespace megartp::cli

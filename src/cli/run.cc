@@ -32,6 +32,7 @@ struct RunArgs {
   bool check = false;
   bool keep_intermediates = false;
   bool sizes_given = false;
+  bool packing_given = false;
   std::shared_ptr<const KernelPlan> loaded_plan;  // of plan_file
 };
 
@@ -56,7 +57,7 @@ Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
   if (!a.input.empty()) {
     inputs = MEGARTP_TRY(glm52::load_inputs(model.config, a.input));
   } else {
-    const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.requests));
+    const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
     inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
   }
   const std::string path = a.weights.empty() ? MEGARTP_TRY(cached_weights(model.config, a.model.layer, a.common)) : a.weights;
@@ -75,6 +76,9 @@ Status check_plan_fits(const std::string& path, const std::shared_ptr<const Kern
       return make_error(ErrorCode::kInvalidArgument,
                         fmt::format("plan '{}' is not for this graph and batch: tensor '{}' {} differs", path, t.name, to_string(dims)));
   }
+  if (plan->graph_hash != graph_hash(run.graph))
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("plan '{}' is not for this graph: it was made for another config, layer or numeric option", path));
   if (plan->shapes.requests != run.inputs.shapes.requests)
     return make_error(ErrorCode::kInvalidArgument, fmt::format("plan '{}' was made for other request lengths", path));
   return {};
@@ -127,6 +131,7 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   auto reference = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))));
   report.reference_ns = MEGARTP_TRY(reference.run()).wall_ns;
   report.diffs = MEGARTP_TRY(glm52::compare(run, tensors, reference.collect()));
+  report.op_diffs = MEGARTP_TRY(glm52::compare_ops(run, tensors));
   return report;
 }
 
@@ -137,6 +142,13 @@ int run_run(RunArgs& a) {
   if (!a.input.empty() && a.sizes_given)
     return print_error(Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
                        a.common, "run");
+  if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
+    return print_error(Error{ErrorCode::kInvalidArgument,
+                             "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer and --backend "
+                             "cpu-reference go without it"},
+                       a.common, "run");
+  if (a.output == "-")
+    return print_error(Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common, "run");
   // First, so that a bad plan costs no checkpoint.
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
@@ -179,6 +191,7 @@ Command add_run_command(CLI::App& root) {
       "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
   return {app, [args, app] {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
+            args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") + app->count("--finalizer") > 0;
             return run_run(*args);
           }};
 }

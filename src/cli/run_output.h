@@ -11,8 +11,11 @@
 
 namespace megartp::cli {
 
-// The limit on calc_diff of each output against the reference.
-inline constexpr double kMaxCalcDiff = 1e-6;
+// Limits on calc_diff. Of each op against its reference on the same inputs: only the order of sums differs.
+inline constexpr double kMaxOpDiff = 1e-6;
+// Of each output against a whole reference run. An FP8 code that rounds the other way moves everything behind it, so how far two
+// sound runs differ depends on the data (1e-14 to 3e-6 seen); 5e-6 is what FlashMLA and DeepGEMM ask of a quantised reference.
+inline constexpr double kMaxOutputDiff = 5e-6;
 
 struct RunReport {
   std::string backend;
@@ -21,9 +24,10 @@ struct RunReport {
   std::vector<double> samples_ns;
   bool checked = false;
   double reference_ns = 0;
-  std::vector<glm52::TensorDiff> diffs;
+  std::vector<glm52::TensorDiff> op_diffs;  // each op on the same inputs
+  std::vector<glm52::TensorDiff> diffs;     // whole run against whole run
 
-  // Every output and state within kMaxCalcDiff (true when nothing was checked).
+  // Every op within kMaxOpDiff and every output and state within kMaxOutputDiff (true when nothing was checked).
   bool passed() const;
 };
 

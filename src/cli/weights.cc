@@ -61,6 +61,8 @@ Result<std::vector<int64_t>> parse_layers(const std::string& text, int64_t num_l
 
 int run_synth(const SynthArgs& a) {
   const char* command = "weights synth";
+  if (a.output == "-")
+    return print_error(Error{ErrorCode::kInvalidArgument, "weights synth: -o needs a file; a checkpoint is not written to stdout"}, a.common, command);
   glm52::Config config;
   if (!a.config_path.empty()) config = value_or_exit(glm52::load_config(a.config_path), a.common, command);
   const auto layers = value_or_exit(parse_layers(a.layers, config.num_hidden_layers), a.common, command);

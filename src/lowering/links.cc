@@ -130,11 +130,14 @@ bool is_superseded(const AccessTable& earlier, std::span<const AccessTable* cons
   for (const AccessTable* w : writes) items += w->boxes.size();
   const uint64_t max_work = kFreeWork + kWorkPerItem * items;
   uint64_t work = 0;
+  // Boxes of one table are disjoint, so their volumes add up; those of two tables (publications, tiles and final tiles) may overlap,
+  // so each table must cover a box by itself.
+  std::vector<bool> covered(earlier.boxes.size());
   std::vector<uint64_t> missing;
-  missing.reserve(earlier.boxes.size());
-  for (const Box& box : earlier.boxes) missing.push_back(volume(box));
   std::vector<uint32_t> found;
   for (const AccessTable* w : writes) {
+    missing.clear();
+    for (const Box& box : earlier.boxes) missing.push_back(volume(box));
     for (const Box& box : w->boxes) {
       found.clear();
       if (!earlier.index().find(earlier.index().cells(box), found, work, max_work)) return false;
@@ -148,8 +151,9 @@ bool is_superseded(const AccessTable& earlier, std::span<const AccessTable* cons
           missing[i] -= std::min(missing[i], common);
       }
     }
+    for (size_t i = 0; i < missing.size(); ++i) covered[i] = covered[i] || missing[i] == 0;
   }
-  return std::ranges::all_of(missing, [](uint64_t m) { return m == 0; });
+  return std::ranges::all_of(covered, [](bool c) { return c; });
 }
 
 }  // namespace megartp::lowering

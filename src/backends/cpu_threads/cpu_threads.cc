@@ -5,6 +5,7 @@
 // time-out, and reports what every worker was waiting for.
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
 #include <thread>
 
@@ -65,17 +66,23 @@ class CpuThreads final : public Executable {
         states_(plan_->num_workers),
         stats_(plan_->num_workers) {
     for (const PlanOperandRow& row : plan_->operand_rows) families_.push_back(find_op_family_by_opcode(row.opcode));
-    for (uint32_t w = 0; w < plan_->num_workers; ++w) threads_.emplace_back([this, w] { worker_main(w); });
   }
 
-  ~CpuThreads() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
+  // Starts the workers. kOutOfResources when the system gives no more threads or memory; those already started have left then.
+  Status start() {
+    try {
+      for (uint32_t w = 0; w < plan_->num_workers; ++w) scratch_.emplace_back(kCpuScratchBytes);
+      for (uint32_t w = 0; w < plan_->num_workers; ++w) threads_.emplace_back([this, w] { worker_main(w); });
+    } catch (const std::exception& e) {
+      const size_t started = threads_.size();
+      stop_workers();
+      return make_error(ErrorCode::kOutOfResources, "cpu-threads: cannot start worker " + std::to_string(started) + " of " +
+                                                        std::to_string(plan_->num_workers) + ": " + e.what());
     }
-    wake_.notify_all();
-    threads_.clear();  // joins
+    return {};
   }
+
+  ~CpuThreads() override { stop_workers(); }
 
   CpuThreads(const CpuThreads&) = delete;
   CpuThreads& operator=(const CpuThreads&) = delete;
@@ -149,8 +156,9 @@ class CpuThreads final : public Executable {
     while (!done_.wait_for(lock, std::chrono::milliseconds(20), all_done)) {
       StallReport now = look();
       const auto time = Clock::now();
-      if (now.progress != last.progress || last.workers.empty()) last_progress = time;
-      const bool stuck = !last.workers.empty() && now.all_waiting && last.all_waiting && now.progress == last.progress;
+      const bool same = now.same_places(last);
+      if (!same || now.any_running) last_progress = time;
+      const bool stuck = same && now.all_waiting && last.all_waiting;
       if (stuck || time - last_progress > options_.timeout) {
         abort_.store(true, std::memory_order_relaxed);
         done_.wait(lock, all_done);
@@ -169,13 +177,12 @@ class CpuThreads final : public Executable {
       s.phase = states_[w].phase.load(std::memory_order_relaxed);
       s.slot = states_[w].slot.load(std::memory_order_relaxed);
       s.wait_idx = states_[w].wait_idx.load(std::memory_order_relaxed);
-      report.progress += s.slot + (s.phase == WorkerPhase::kDone ? 1 : 0);
+      report.any_running = report.any_running || s.phase == WorkerPhase::kRunning;
       if (s.phase == WorkerPhase::kWaiting && s.slot < plan_->queue_depth) {
         const abi::Wait& wait = plan_->instruction(w, s.slot).waits[s.wait_idx % abi::kMaxWaits];
         const uint64_t before = run_offset(wait.event);
         const uint64_t count = events_.peek(wait.event);
         s.actual = count < before ? 0 : count - before;
-        report.progress += s.wait_idx;
         if (s.actual >= wait.threshold) report.all_waiting = false;  // about to go on
       } else if (s.phase != WorkerPhase::kDone) {
         report.all_waiting = false;
@@ -188,8 +195,16 @@ class CpuThreads final : public Executable {
   // What earlier runs added to an event.
   uint64_t run_offset(uint32_t event) const { return (epoch_ - epoch_base_ - 1) * uint64_t{plan_->events[event].total}; }
 
+  void stop_workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    threads_.clear();  // joins
+  }
+
   void worker_main(uint32_t w) {
-    AlignedBytes scratch(kCpuScratchBytes);
     uint64_t seen = 0;
     while (true) {
       {
@@ -198,7 +213,7 @@ class CpuThreads final : public Executable {
         if (stop_) return;
         seen = epoch_;
       }
-      walk_queue(w, std::span(scratch.get(), scratch.size()));
+      walk_queue(w, std::span(scratch_[w].get(), scratch_[w].size()));
       {
         const std::lock_guard lock(mutex_);
         ++num_done_;
@@ -282,6 +297,7 @@ class CpuThreads final : public Executable {
   std::vector<const OpFamily*> families_;
   std::vector<WorkerState> states_;
   std::vector<WorkerStats> stats_;
+  std::vector<AlignedBytes> scratch_;
 
   std::mutex mutex_;
   std::condition_variable wake_;
@@ -309,7 +325,9 @@ Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const Ke
     const bool external = t.arena_offset == kExternal;
     tensors.push_back({t.name, t.dtype, t.storage, t.num_bytes, external, external ? nullptr : arena.get() + t.arena_offset});
   }
-  return std::make_unique<CpuThreads>(std::move(plan), options, std::move(tensors), std::move(arena));
+  auto executable = std::make_unique<CpuThreads>(std::move(plan), options, std::move(tensors), std::move(arena));
+  MEGARTP_TRY(executable->start());
+  return executable;
 }
 
 }  // namespace megartp

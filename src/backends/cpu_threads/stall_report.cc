@@ -5,6 +5,17 @@
 #include "ops/op_family.h"
 
 namespace megartp {
+
+bool StallReport::same_places(const StallReport& other) const {
+  if (workers.size() != other.workers.size()) return false;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    const StalledWorker& a = workers[w];
+    const StalledWorker& b = other.workers[w];
+    if (a.phase != b.phase || a.slot != b.slot || a.wait_idx != b.wait_idx) return false;
+  }
+  return true;
+}
+
 namespace {
 
 std::string instruction_label(const KernelPlan& plan, uint32_t worker, uint32_t slot) {

@@ -18,10 +18,14 @@ struct StalledWorker {
   uint64_t actual = 0;  // count of the awaited event in this run
 };
 
+// One look at all workers. A look is no snapshot, but a worker never comes back to a (slot, wait) that it left: two looks that are
+// equal mean that nobody moved from the end of the first to the start of the second.
 struct StallReport {
   std::vector<StalledWorker> workers;
-  uint64_t progress = 0;     // changes whenever any worker moves
   bool all_waiting = false;  // every unfinished worker waits for an event that is not reached
+  bool any_running = false;  // a tile is being computed, so the run is not stuck, however long it takes
+
+  bool same_places(const StallReport& other) const;
 };
 
 // kDeadlock (`proved`: nobody is left who could signal) or kTimeout. The message names the first stuck instruction; details has a

@@ -1,4 +1,5 @@
 // Comparison of two executions of one layer.
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <span>
@@ -8,6 +9,7 @@
 #include "models/glm52/layer_run.h"
 #include "models/glm52/outputs.h"
 #include "ops/common/paged_cache.h"
+#include "ops/op_family.h"
 
 namespace megartp::glm52 {
 namespace {
@@ -120,21 +122,62 @@ bool is_scale(const std::string& name) {
   return false;
 }
 
+// Compares what one op wrote. `skip_q_out_of_d0`: q_out is complete only after its last writer.
+Status compare_op(const LayerRun& run, const OpInfo& op, const TensorMap& got, const TensorMap& want, bool skip_q_out_of_d0,
+                  std::vector<TensorDiff>& diffs) {
+  for (const auto* ids : {&op.outputs, &op.updates}) {
+    for (const TensorId id : *ids) {
+      const TensorInfo& t = run.graph.tensor(id);
+      if (is_scale(t.name) || (skip_q_out_of_d0 && ids == &op.outputs && t.name == "q_out")) continue;
+      if (!got.contains(t.name) || !want.contains(t.name))
+        return make_error(ErrorCode::kInternal, "tensor '" + t.name + "' was not collected");
+      const bool is_output = t.storage == Storage::kOutput || t.storage == Storage::kState;
+      diffs.push_back({op.name, t.name, is_output, MEGARTP_TRY(tensor_diff(run, t.name, got, want))});
+    }
+  }
+  return {};
+}
+
+// The memory of one tensor for a reference op that runs on `got`: weights and arguments as they are bound, written tensors as
+// copies in `fresh`. A state that the op updates starts as the input's; any other written tensor starts as got's, so that an op
+// which writes a part is judged by that part.
+Result<HostTensor> reference_operand(const LayerRun& run, const TensorMap& got, TensorId id, bool is_written, TensorMap& fresh) {
+  const TensorInfo& t = run.graph.tensor(id);
+  const auto dims = MEGARTP_TRY(run.inputs.shapes.eval(t.shape));
+  if (const Weights::Item* item = run.weights.find(t.name); t.storage == Storage::kWeight && item != nullptr)
+    return HostTensor{t.dtype, dims, const_cast<std::byte*>(item->data)};
+  const auto input = run.inputs.tensors.find(t.name);
+  const auto held = got.find(t.name);
+  const bool from_input = t.storage == Storage::kRuntimeArg || (t.storage == Storage::kState && is_written);
+  if (from_input ? input == run.inputs.tensors.end() : held == got.end())
+    return make_error(ErrorCode::kInternal, "no values of tensor '" + t.name + "'");
+  const Buffer& buffer = from_input ? input->second : held->second;
+  if (!is_written) return HostTensor{t.dtype, dims, buffer.bytes.get()};
+  const Buffer& copy = fresh.insert_or_assign(t.name, buffer.clone()).first->second;
+  return HostTensor{t.dtype, dims, copy.bytes.get()};
+}
+
 }  // namespace
 
 Result<std::vector<TensorDiff>> compare(const LayerRun& run, const TensorMap& got, const TensorMap& want) {
   std::vector<TensorDiff> diffs;
+  for (const OpInfo& op : run.graph.ops()) MEGARTP_TRY(compare_op(run, op, got, want, true, diffs));
+  return diffs;
+}
+
+Result<std::vector<TensorDiff>> compare_ops(const LayerRun& run, const TensorMap& got) {
+  std::vector<TensorDiff> diffs;
   for (const OpInfo& op : run.graph.ops()) {
-    for (const auto* ids : {&op.outputs, &op.updates}) {
-      for (const TensorId id : *ids) {
-        const TensorInfo& t = run.graph.tensor(id);
-        if (is_scale(t.name) || (ids == &op.outputs && t.name == "q_out")) continue;  // q_out is complete after its last writer
-        if (!got.contains(t.name) || !want.contains(t.name))
-          return make_error(ErrorCode::kInternal, "tensor '" + t.name + "' was not collected");
-        const bool is_output = t.storage == Storage::kOutput || t.storage == Storage::kState;
-        diffs.push_back({op.name, t.name, is_output, MEGARTP_TRY(tensor_diff(run, t.name, got, want))});
-      }
+    TensorMap fresh;
+    std::vector<HostTensor> inputs;
+    std::vector<HostTensor> outputs;
+    for (const TensorId id : op.inputs) {
+      const bool is_written = std::find(op.updates.begin(), op.updates.end(), id) != op.updates.end();
+      inputs.push_back(MEGARTP_TRY(reference_operand(run, got, id, is_written, fresh)));
     }
+    for (const TensorId id : op.outputs) outputs.push_back(MEGARTP_TRY(reference_operand(run, got, id, true, fresh)));
+    MEGARTP_TRY(find_op_family(op.kind)->reference(ReferenceContext{op, run.inputs.shapes, inputs, outputs}));
+    MEGARTP_TRY(compare_op(run, op, got, fresh, false, diffs));
   }
   return diffs;
 }

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "base/bfloat16.h"
 #include "base/float8.h"
 #include "base/math.h"
 #include "models/glm52/inputs.h"
@@ -24,6 +25,7 @@ class Checker {
   Status run() {
     MEGARTP_TRY(check_sizes());
     MEGARTP_TRY(check_shapes());
+    MEGARTP_TRY(check_activations());
     positions_ = data<int32_t>("positions");
     lens_ = data<int32_t>("context_lens");
     slots_ = data<int32_t>("slot_mapping");
@@ -88,6 +90,18 @@ class Checker {
             fmt::format("tensor '{}' has dtype {}, expected {}", e.name, to_string(b.dtype), to_string(e.dtype)));
       if (b.dims != e.dims)
         return bad(fmt::format("tensor '{}' has shape {}, expected {}", e.name, to_string(b.dims), to_string(e.dims)));
+    }
+    return {};
+  }
+
+  // NaN or infinity in would be NaN out, which then looks like a fault of the backend.
+  Status check_activations() const {
+    for (const char* name : {"x", "residual"}) {
+      const Buffer& b = inputs_.tensors.find(name)->second;
+      for (int64_t i = 0; i < b.num_elems(); ++i)
+        if ((b.as<bf16>()[i].bits & 0x7f80U) == 0x7f80U)
+          return bad(fmt::format("tensor '{}' has the value {} at [{}, {}]", name, to_float(b.as<bf16>()[i]),
+                                 i / config_.hidden_size, i % config_.hidden_size));
     }
     return {};
   }

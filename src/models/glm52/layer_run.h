@@ -57,6 +57,10 @@ struct TensorDiff {
 // by the rows that the layer writes (all other bytes must be equal to the input's).
 Result<std::vector<TensorDiff>> compare(const LayerRun& run, const TensorMap& got, const TensorMap& want);
 
+// The same comparison one op at a time: every op's reference runs on what `got` holds for its inputs, so that an FP8 code that
+// rounds the other way upstream is not counted against the ops behind it.
+Result<std::vector<TensorDiff>> compare_ops(const LayerRun& run, const TensorMap& got);
+
 // Values as floats.
 std::vector<float> to_floats(const Buffer& buffer);
 double calc_diff(const std::vector<float>& x, const std::vector<float>& y);
