@@ -147,6 +147,33 @@ TEST_F(FileTest, WriterMovesAndFinishesOnce) {
   EXPECT_EQ(num_entries(), 1U);
 }
 
+// Renaming over a device or pipe would destroy it; renaming over a link would cut it.
+TEST_F(FileTest, PipesAndLinksStayWhatTheyAre) {
+  ASSERT_EQ(::mkfifo(path("pipe").c_str(), 0600), 0);
+  std::string received;
+  std::thread reader([&] { received = read_file(path("pipe")).value_or(""); });
+  EXPECT_TRUE(write_file_atomic(path("pipe"), "through"));
+  reader.join();
+  EXPECT_EQ(received, "through");
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+
+  ASSERT_TRUE(write_file_atomic(path("real"), "old"));
+  std::filesystem::create_symlink(path("real"), path("link"));
+  EXPECT_TRUE(write_file_atomic(path("link"), "new"));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_EQ(read_file(path("real")).value(), "new");
+  EXPECT_EQ(num_entries(), 3U);
+}
+
+TEST_F(FileTest, UnfinishedFilesCanBeRemovedAtOnce) {
+  auto writer = AtomicFileWriter::create(path("f"));
+  ASSERT_TRUE(writer);
+  ASSERT_TRUE(writer->append(std::string_view("half")));
+  EXPECT_EQ(num_entries(), 1U);
+  unlink_unfinished_files();
+  EXPECT_EQ(num_entries(), 0U);
+}
+
 TEST_F(FileTest, RelativePathsWork) {
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(folder_);

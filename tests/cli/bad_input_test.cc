@@ -129,6 +129,8 @@ TEST(BadInput, Inputs) {
   bad(set_element<int32_t>("context_lens", 0, 0), {"context_lens"});
   bad(set_element<int32_t>("context_lens", 2, 100000), {"context_lens", "100000"});
   bad(set_element<int32_t>("positions", 1, -5), {"positions", "-5"});
+  bad(set_element<uint16_t>("x", 513, 0x7fc0), {"'x'", "[1, 1]"});
+  bad(set_element<uint16_t>("residual", 0, 0xff80), {"'residual'", "inf", "[0, 0]"});
   bad(
       [](EditableTensor& t) {
         if (t.name == "x") t.dtype = DType::kU8, t.dims = {6, 1024};

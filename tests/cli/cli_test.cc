@@ -1,5 +1,7 @@
 // The command-line tool from outside: output, streams, exit codes, JSON.
-#include <filesystem>
+#include <sys/wait.h>
+
+#include <cstdlib>
 #include <string>
 
 #include <fmt/format.h>
@@ -38,7 +40,7 @@ TEST(Cli, MisuseIsExitCode2) {
   for (const char* args : {"rn", "run", "run no-such-model", "run glm52-attention-pre --m x", "run glm52-attention-pre --no-such-flag",
                            "run glm52-attention-pre --backend gpu", "run glm52-attention-pre --packer best", "plan", "disasm",
                            "weights", "weights synth", "weights synth -o x --layers 3-1", "weights synth -o x --layers 1,,2",
-                           "weights synth -o x --layers 900", "completion tcsh", "graph", "run glm52-attention-pre --m 0",
+                           "weights synth -o x --layers 900", "weights synth -o -", "run glm52-attention-pre --output -", "completion tcsh", "graph", "run glm52-attention-pre --m 0",
                            "run glm52-attention-pre --kv 0", "run glm52-attention-pre --requests 0", "run glm52-attention-pre --m 2 --requests 3",
                            "run glm52-attention-pre --layer 900", "plan glm52-attention-pre --target tpu", "plan glm52-attention-pre --workers 0"}) {
     const CliResult r = run_cli(args);
@@ -131,6 +133,26 @@ TEST(Cli, PlansAreSavedListedAndRun) {
   const CliResult other = run_cli(fmt::format("run glm52-attention-pre --config '{}' --m 4 --kv 70 --requests 1 --plan '{}'", config, plan));
   EXPECT_EQ(other.exit_code, 2);
   EXPECT_THAT(other.err, HasSubstr("is not for this graph and batch"));
+  // Numeric options are part of the plan's specs.
+  const CliResult option = run_cli(fmt::format("run glm52-attention-pre --config '{}' {} --plan '{}' --hadamard", config, batch, plan));
+  EXPECT_EQ(option.exit_code, 2);
+  EXPECT_THAT(option.err, HasSubstr("numeric option"));
+  const CliResult packing = run_cli(fmt::format("run glm52-attention-pre --config '{}' {} --plan '{}' --workers 3", config, batch, plan));
+  EXPECT_EQ(packing.exit_code, 2);
+}
+
+TEST(Cli, AFullDiskIsAnError) {
+  for (const char* args : {"version", "graph glm52-attention-pre --format json", "plan glm52-attention-pre --json"}) {
+    const std::string command = fmt::format("'{}' {} > /dev/full 2>'{}'", MEGARTP_CLI, args, scratch_path("full_err"));
+    EXPECT_EQ(WEXITSTATUS(std::system(command.c_str())), 5) << args;
+    EXPECT_THAT(read_file(scratch_path("full_err")).value(), HasSubstr("cannot write to stdout")) << args;
+  }
+}
+
+TEST(Cli, UsageErrorsAreJsonTooWhenAskedFor) {
+  const CliResult r = run_cli("plan bogus --json");
+  EXPECT_EQ(r.exit_code, 2);
+  EXPECT_EQ(Json::parse(r.out)["error"]["exit_code"], 2);
 }
 
 TEST(Cli, GraphFormsRoundTrip) {
