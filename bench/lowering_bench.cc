@@ -1,9 +1,10 @@
-// Time and memory of lowering and packing: one layer of attention-pre (732 tasks), 78 layers (57,096), 1366 layers (999,912).
+// Time and memory of lowering and packing: one layer of attention-pre (732 tasks), 78 layers (57,096), 1366 layers
+// (999,912).
 //
 //   taskset -c 0 build/release/bench/lowering_bench
 //
-// Reports ns_per_task and peak_bytes_per_task (allocations of task graph and plan, temporaries included; the graph itself excluded).
-// Limits: 1 ms for one layer, 100 ms for 78, 3 s and 512 bytes a task for 1,000,000.
+// Reports ns_per_task and peak_bytes_per_task (allocations of task graph and plan, temporaries included; the graph
+// itself excluded). Limits: 1 ms for one layer, 100 ms for 78, 3 s and 512 bytes a task for 1,000,000.
 #include <atomic>
 #include <cstddef>
 #include <cstdio>
@@ -85,8 +86,8 @@ void lower_and_pack(benchmark::State& state, Packer packer) {
   const auto per_task = [&](double x) { return x / static_cast<double>(tasks); };
   state.counters["tasks"] = static_cast<double>(tasks);
   state.counters["peak_bytes_per_task"] = per_task(static_cast<double>(peak));
-  state.counters["s_per_task"] = benchmark::Counter(static_cast<double>(tasks), benchmark::Counter::kIsIterationInvariantRate |
-                                                                                   benchmark::Counter::kInvert);
+  state.counters["s_per_task"] = benchmark::Counter(
+      static_cast<double>(tasks), benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void BM_RoundRobin(benchmark::State& state) { lower_and_pack(state, Packer::kRoundRobin); }

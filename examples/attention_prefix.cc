@@ -4,8 +4,8 @@
 //
 // usage: attention_prefix [M [WORKERS]]      (default: 16 rows, 2 worker threads)
 //
-// Prints the graph as JSON and as a Mermaid flowchart, cuts it into tile tasks, runs them on worker threads, and compares the result
-// with the double-precision reference. Exit status 1 when they differ by more than rounding.
+// Prints the graph as JSON and as a Mermaid flowchart, cuts it into tile tasks, runs them on worker threads, and
+// compares the result with the double-precision reference. Exit status 1 when they differ by more than rounding.
 #include <charconv>
 #include <cmath>
 #include <cstdio>
@@ -52,7 +52,8 @@ struct Bindings {
   std::vector<std::pair<std::string, std::vector<bf16>>> tensors;
 
   megartp::Status bind_to(megartp::Executable& executable) {
-    for (auto& [name, values] : tensors) MEGARTP_TRY(executable.bind(name, values.data(), values.size() * sizeof(bf16)));
+    for (auto& [name, values] : tensors)
+      MEGARTP_TRY(executable.bind(name, values.data(), values.size() * sizeof(bf16)));
     return {};
   }
 };
@@ -72,7 +73,8 @@ megartp::Result<Bindings> random_bindings(const megartp::OpGraph& graph, const m
 }
 
 // Runs an executable on the inputs and returns the output, which it poisons first.
-megartp::Result<std::vector<bf16>> run(megartp::Executable& executable, Bindings& inputs, const std::string& output, size_t num_elems) {
+megartp::Result<std::vector<bf16>> run(megartp::Executable& executable, Bindings& inputs, const std::string& output,
+                                       size_t num_elems) {
   std::vector<bf16> values(num_elems);
   MEGARTP_TRY(inputs.bind_to(executable));
   MEGARTP_TRY(executable.bind(output, values.data(), num_elems * sizeof(bf16)));
@@ -94,8 +96,8 @@ double calc_diff(const std::vector<bf16>& a, const std::vector<bf16>& b) {
   return 1 - 2 * ab / aa_bb;
 }
 
-// Both sides round the same sums to BF16 three times, from fp32 and from double: a value near a rounding edge may differ by one BF16
-// unit (2^-8), which weighs 2^-17 in this measure; few do.
+// Both sides round the same sums to BF16 three times, from fp32 and from double: a value near a rounding edge may
+// differ by one BF16 unit (2^-8), which weighs 2^-17 in this measure; few do.
 constexpr double kMaxDiff = 1e-6;
 
 megartp::Result<bool> compare_backends(const megartp::OpGraph& graph, int64_t m, uint32_t num_workers) {
@@ -106,8 +108,8 @@ megartp::Result<bool> compare_backends(const megartp::OpGraph& graph, int64_t m,
   megartp::PackOptions options;
   options.num_workers = num_workers;
   const auto plan = std::make_shared<const megartp::KernelPlan>(MEGARTP_TRY(megartp::pack(tasks, target, options)));
-  fmt::print("plan: {} tasks, {} events, {} workers, queues of {}\n", plan->num_tasks, plan->events.size(), plan->num_workers,
-             plan->queue_depth);
+  fmt::print("plan: {} tasks, {} events, {} workers, queues of {}\n", plan->num_tasks, plan->events.size(),
+             plan->num_workers, plan->queue_depth);
 
   Bindings inputs = MEGARTP_TRY(random_bindings(graph, shapes));
   const std::string output = graph.tensor(graph.outputs()[0]).name;
@@ -118,7 +120,8 @@ megartp::Result<bool> compare_backends(const megartp::OpGraph& graph, int64_t m,
   const std::vector<bf16> expected = MEGARTP_TRY(run(*reference, inputs, output, num_elems));
   const double diff = calc_diff(actual, expected);
   const bool good = diff <= kMaxDiff;
-  fmt::print("cpu-threads against cpu-reference: calc_diff {:.3g}, limit {:.3g}: {}\n", diff, kMaxDiff, good ? "ok" : "MISMATCH");
+  fmt::print("cpu-threads against cpu-reference: calc_diff {:.3g}, limit {:.3g}: {}\n", diff, kMaxDiff,
+             good ? "ok" : "MISMATCH");
   return good;
 }
 

@@ -13,16 +13,12 @@ enum class DType : uint8_t { kF64, kF32, kBF16, kF8E4M3, kI64, kI32, kU8 };
 constexpr std::size_t size_in_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF64:
-    case DType::kI64:
-      return 8;
+    case DType::kI64: return 8;
     case DType::kF32:
-    case DType::kI32:
-      return 4;
-    case DType::kBF16:
-      return 2;
+    case DType::kI32: return 4;
+    case DType::kBF16: return 2;
     case DType::kF8E4M3:
-    case DType::kU8:
-      return 1;
+    case DType::kU8: return 1;
   }
   return 0;
 }

@@ -22,20 +22,20 @@ enum class ErrorCode : uint8_t {
   kIo,               // the operating system refused a read or a write
   kParse,            // a file is malformed
   kOutOfMemory,
-  kOutOfResources,   // a fixed capacity (instruction slots, queue, operand row) is exceeded
+  kOutOfResources,  // a fixed capacity (instruction slots, queue, operand row) is exceeded
   kDeviceError,
   kTimeout,
-  kDeadlock,         // a plan cannot make progress
-  kMismatch,         // a comparison failed
+  kDeadlock,  // a plan cannot make progress
+  kMismatch,  // a comparison failed
   kCancelled,
-  kInternal,         // our own bug
+  kInternal,  // our own bug
 };
 
 // "invalid_argument", "parse", ...
 std::string_view to_string(ErrorCode code);
 
-// Exit code of the command-line tool for an error: 1 mismatch, 2 usage, 3 bad input file, 4 unsupported here, 5 run-time
-// failure, 6 timeout or deadlock, 70 internal, 130 interrupted.
+// Exit code of the command-line tool for an error: 1 mismatch, 2 usage, 3 bad input file, 4 unsupported here, 5
+// run-time failure, 6 timeout or deadlock, 70 internal, 130 interrupted.
 int exit_code(ErrorCode code);
 
 struct Error {

@@ -10,8 +10,8 @@
 // Errors are sticky: the first call that fails is kept in status() with the op, the tensor, the expected and the actual
 // shape; later calls that use an invalid Tensor record nothing. A graph is not thread-safe while it is recorded.
 //
-// Program order is the order of the calls. A tensor may be written by several ops (an op may update one of its inputs in
-// place, e.g. a cache); the order between them follows from the regions that they touch.
+// Program order is the order of the calls. A tensor may be written by several ops (an op may update one of its inputs
+// in place, e.g. a cache); the order between them follows from the regions that they touch.
 #pragma once
 
 #include <cstdint>
@@ -107,9 +107,10 @@ class OpGraph {
   Tensor state(std::string_view name, DType dtype, Shape shape);
 
   // --- ops -----------------------------------------------------------------------------------------------------------
-  // Any registered family. `name` must be unique ("" = kind plus a number). Output tensors are called "<name>.<output>",
-  // unless output_names gives names for them. Returns one Tensor per output; invalid ones after an error. An op is recorded whole
-  // or not at all. It may not update a tensor in place that it also takes as another input.
+  // Any registered family. `name` must be unique ("" = kind plus a number). Output tensors are called
+  // "<name>.<output>", unless output_names gives names for them. Returns one Tensor per output; invalid ones after an
+  // error. An op is recorded whole or not at all. It may not update a tensor in place that it also takes as another
+  // input.
   std::vector<Tensor> op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs, Attrs attrs = {},
                          std::span<const std::string_view> output_names = {});
 
@@ -149,7 +150,8 @@ class OpGraph {
   };
   QkvA qkv_a(Quantized x, Quantized q_a_proj, Quantized kv_a_proj, Tensor q_norm, Tensor kv_norm, Positions where,
              Tensor mla_kv_cache, Attrs attrs = {}, std::string_view name = "");
-  // C0. y [M, H] BF16, w [heads, H] BF16 -> F32 [ceil(H/128), M, heads]: K-slice partials that the consumer adds in order.
+  // C0. y [M, H] BF16, w [heads, H] BF16 -> F32 [ceil(H/128), M, heads]: K-slice partials that the consumer adds in
+  // order.
   Tensor head_gate(Tensor y, Tensor w, std::string_view name = "");
   // B1. Updates index_k_cache U8 [PAGES, 64*(D+4)] in place. attrs: eps, split_k, interleave, hadamard, pow2_scale.
   void indexer_k(Quantized x, Quantized wk, Tensor norm_w, Tensor norm_b, Positions where, Tensor index_k_cache,
@@ -162,18 +164,20 @@ class OpGraph {
   };
   IndexerQ indexer_q(Quantized x, Quantized wq_b, Tensor gate_partials, Positions where, Attrs attrs = {},
                      std::string_view name = "");
-  // D0. attrs: heads, nope, rope, kv_lora. Returns q_nope BF16 [M, heads, nope] and q_out BF16 [M, heads, kv_lora + rope], of
-  // which it writes the last `rope` columns of every head.
+  // D0. attrs: heads, nope, rope, kv_lora. Returns q_nope BF16 [M, heads, nope] and q_out BF16 [M, heads, kv_lora +
+  // rope], of which it writes the last `rope` columns of every head.
   std::pair<Tensor, Tensor> main_q(Quantized x, Quantized q_b_proj, Positions where, Attrs attrs = {},
                                    std::string_view name = "");
   // D2. Writes the first kv_lora columns of every head of q_out in place. kv_b [heads*(nope+v), kv_lora]. attrs: v.
   void q_absorb(Tensor q_nope, Quantized kv_b, Tensor q_out, Attrs attrs = {}, std::string_view name = "");
   // E1. logits F32 [M, round_up(KV, 256)]; columns at and beyond context_lens[m] are -inf.
-  // context_lens I32 [M]: visible length of each row; block_table I32 [R, TABLE]: page of each 64-token block, -1 = unused.
+  // context_lens I32 [M]: visible length of each row; block_table I32 [R, TABLE]: page of each 64-token block, -1 =
+  // unused.
   Tensor indexer_score(Tensor q, Tensor weights, Tensor index_k_cache, Tensor context_lens, Tensor block_table,
                        std::string_view name = "");
 
-  // Marks tensors as outputs that the caller binds; repeated calls add, a tensor counts once. State tensors keep their class.
+  // Marks tensors as outputs that the caller binds; repeated calls add, a tensor counts once. State tensors keep their
+  // class.
   void set_outputs(std::span<const Tensor> outputs);
   void set_outputs(std::initializer_list<Tensor> outputs) { set_outputs(std::span(outputs.begin(), outputs.size())); }
 
@@ -207,7 +211,8 @@ class OpGraph {
   Status status_;
 };
 
-// Lossless text forms. JSON: docs/life-of-a-graph.md has the format. Reading rechecks every shape through the op registry.
+// Lossless text forms. JSON: docs/life-of-a-graph.md has the format. Reading rechecks every shape through the op
+// registry.
 std::string to_json(const OpGraph& graph);
 Result<OpGraph> graph_from_json(std::string_view text);
 std::string to_dot(const OpGraph& graph);

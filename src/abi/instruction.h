@@ -10,11 +10,11 @@
 //   word  16 .. 23   four signals: (event, increment | publication << 24)
 //   word  24 .. 31   payload: tile coordinates and dynamic parameters, meaning set by the op family
 //
-// Unused waits, signals and payload words are zero; readers reject anything else. Addresses live in the operand table: row
-// `operand_row` of [ops, 16] u64. Numbers of a static kind (dims, eps) live in the spec list: entry `spec_id`.
+// Unused waits, signals and payload words are zero; readers reject anything else. Addresses live in the operand table:
+// row `operand_row` of [ops, 16] u64. Numbers of a static kind (dims, eps) live in the spec list: entry `spec_id`.
 //
-// A join counter makes several instructions one group: each adds one when its part is done, and the one that arrives as number
-// `join_count` of this epoch finalizes for all and sends the group's signals; the others send none.
+// A join counter makes several instructions one group: each adds one when its part is done, and the one that arrives as
+// number `join_count` of this epoch finalizes for all and sends the group's signals; the others send none.
 //
 // A run never resets a counter. In run number e (from 1), a wait is satisfied when
 //   counter >= threshold + (e - 1) * total(event),

@@ -41,14 +41,16 @@ struct CpuThreadsOptions {
   bool collect_stats = true;
 };
 
-// A plan ready to run on one backend. Not thread-safe: one run at a time per executable; several executables may run at once.
+// A plan ready to run on one backend. Not thread-safe: one run at a time per executable; several executables may run at
+// once.
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Binds an external tensor (argument, weight, state, output). Addresses may change between runs. The memory stays the caller's
-  // and must outlive the runs.
+  // Binds an external tensor (argument, weight, state, output). Addresses may change between runs. The memory stays the
+  // caller's and must outlive the runs.
   virtual Status bind(std::string_view tensor, void* data, size_t num_bytes) = 0;
-  // Address of any tensor, workspace included (intermediates stay readable after a run); nullptr when unknown or unbound.
+  // Address of any tensor, workspace included (intermediates stay readable after a run); nullptr when unknown or
+  // unbound.
   virtual void* data(std::string_view tensor) const = 0;
   // Fills workspace and bound outputs with 0xff bytes (NaN in every float format), so that a value nobody wrote shows.
   virtual void poison() = 0;

@@ -37,14 +37,16 @@ Status Bindings::bind(std::string_view name, void* data, size_t num_bytes) {
     return make_error(ErrorCode::kNotFound, "bind: the plan has no tensor '" + std::string(name) + "'");
   BoundTensor& t = tensors_[it->second];
   if (!t.external)
-    return make_error(ErrorCode::kInvalidArgument,
-                      "bind: tensor '" + t.name + "' lives in the workspace; only arguments, weights, states and outputs are bound");
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        "bind: tensor '" + t.name + "' lives in the workspace; only arguments, weights, states and outputs are bound");
   if (num_bytes != t.num_bytes)
-    return make_error(ErrorCode::kInvalidArgument, "bind: tensor '" + t.name + "' needs " + std::to_string(t.num_bytes) +
-                                                       " bytes, got " + std::to_string(num_bytes));
+    return make_error(ErrorCode::kInvalidArgument, "bind: tensor '" + t.name + "' needs " +
+                                                       std::to_string(t.num_bytes) + " bytes, got " +
+                                                       std::to_string(num_bytes));
   if (data == nullptr || reinterpret_cast<uintptr_t>(data) % size_in_bytes(t.dtype) != 0)
-    return make_error(ErrorCode::kInvalidArgument, "bind: tensor '" + t.name + "' got a " +
-                                                       (data == nullptr ? "null" : "misaligned") + " address");
+    return make_error(ErrorCode::kInvalidArgument,
+                      "bind: tensor '" + t.name + "' got a " + (data == nullptr ? "null" : "misaligned") + " address");
   t.address = data;
   return {};
 }

@@ -42,8 +42,8 @@ TEST(Bfloat16, EveryNumberSurvivesARoundTrip) {
   }
 }
 
-// Between each number and the next: the middle goes to the even code, its neighbours to their sides. In double the neighbours are
-// so close to the middle that a detour over float would lose them.
+// Between each number and the next: the middle goes to the even code, its neighbours to their sides. In double the
+// neighbours are so close to the middle that a detour over float would lose them.
 template <class Float>
 void check_boundaries() {
   for (uint32_t code = 0; code < 0x7f80U; ++code) {

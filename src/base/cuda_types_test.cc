@@ -47,9 +47,11 @@ void expect_same_codes(float x) {
 
 TEST(CudaTypes, DecodeEveryCode) {
   for (uint32_t code = 0; code < 256; ++code)
-    EXPECT_TRUE(same(to_float(e4m3{static_cast<uint8_t>(code)}), cuda_float_of_e4m3(static_cast<uint8_t>(code)))) << code;
+    EXPECT_TRUE(same(to_float(e4m3{static_cast<uint8_t>(code)}), cuda_float_of_e4m3(static_cast<uint8_t>(code))))
+        << code;
   for (uint32_t code = 0; code < 0x10000U; ++code)
-    EXPECT_TRUE(same(to_float(bf16{static_cast<uint16_t>(code)}), cuda_float_of_bf16(static_cast<uint16_t>(code)))) << code;
+    EXPECT_TRUE(same(to_float(bf16{static_cast<uint16_t>(code)}), cuda_float_of_bf16(static_cast<uint16_t>(code))))
+        << code;
 }
 
 TEST(CudaTypes, EncodeAllBf16ValuesAndTheirNeighbours) {
@@ -64,7 +66,8 @@ TEST(CudaTypes, EncodeAllBf16ValuesAndTheirNeighbours) {
 
 // 4.2 million floats, evenly over all bit patterns.
 TEST(CudaTypes, EncodeADenseSample) {
-  for (uint64_t bits = 0; bits <= 0xffffffffU; bits += 1021) expect_same_codes(std::bit_cast<float>(static_cast<uint32_t>(bits)));
+  for (uint64_t bits = 0; bits <= 0xffffffffU; bits += 1021)
+    expect_same_codes(std::bit_cast<float>(static_cast<uint32_t>(bits)));
 }
 
 TEST(CudaTypes, DoublesRoundOnce) {

@@ -68,8 +68,7 @@ Result<Dim> parse_dim(std::string_view text) {
 Result<int64_t> ShapeEnv::eval(const Dim& dim) const {
   if (dim.is_const()) return dim.value;
   const auto it = symbols.find(dim.symbol);
-  if (it == symbols.end())
-    return make_error(ErrorCode::kInvalidArgument, "symbol '" + dim.symbol + "' has no value");
+  if (it == symbols.end()) return make_error(ErrorCode::kInvalidArgument, "symbol '" + dim.symbol + "' has no value");
   const int64_t v = it->second;
   if (dim.align < 1)
     return make_error(ErrorCode::kInvalidArgument,

@@ -14,8 +14,10 @@ namespace {
 constexpr std::array<EnvVar, 4> kVars{{
     {"MEGARTP_CACHE_DIR", EnvType::kPath, "$XDG_CACHE_HOME/megartp or ~/.cache/megartp",
      "folder for synthetic checkpoints and compiled code"},
-    {"MEGARTP_TIMEOUT_MS", EnvType::kMilliseconds, "10000", "a run that makes no progress for this long ends with exit code 6"},
-    {"MEGARTP_POISON", EnvType::kBool, "off", "poison workspace and outputs before every run of `megartp run --repeat`, not only the first"},
+    {"MEGARTP_TIMEOUT_MS", EnvType::kMilliseconds, "10000",
+     "a run that makes no progress for this long ends with exit code 6"},
+    {"MEGARTP_POISON", EnvType::kBool, "off",
+     "poison workspace and outputs before every run of `megartp run --repeat`, not only the first"},
     {"MEGARTP_BACKEND", EnvType::kName, "cpu-threads", "backend of `megartp run` when --backend is not given"},
 }};
 constexpr int64_t kMaxTimeoutMs = 24LL * 3600 * 1000;
@@ -82,9 +84,8 @@ Result<bool> env_poison() {
 Result<std::string> env_backend() {
   const auto text = value_of("MEGARTP_BACKEND");
   if (!text) return std::string("cpu-threads");
-  const bool is_name = std::all_of(text->begin(), text->end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-  });
+  const bool is_name = std::all_of(text->begin(), text->end(),
+                                   [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
   if (!is_name) return bad_value("MEGARTP_BACKEND", *text, "the name of a backend (see `megartp doctor`)");
   return *text;
 }

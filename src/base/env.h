@@ -1,8 +1,9 @@
 // The one registry of MEGARTP_* environment variables: what they mean, their defaults, and typed access.
 //
-// `megartp doctor` and the docs list it. A variable that is unset or empty has its default; a value that makes no sense is an
-// Error (kInvalidArgument) that names the variable, the value and what was expected, never a silent default. Command-line flags
-// win over variables; that is the caller's business. The environment is read at each call and must not be changed meanwhile.
+// `megartp doctor` and the docs list it. A variable that is unset or empty has its default; a value that makes no sense
+// is an Error (kInvalidArgument) that names the variable, the value and what was expected, never a silent default.
+// Command-line flags win over variables; that is the caller's business. The environment is read at each call and must
+// not be changed meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +26,8 @@ struct EnvVar {
 };
 std::span<const EnvVar> env_vars();
 
-// MEGARTP_CACHE_DIR, else $XDG_CACHE_HOME/megartp, else $HOME/.cache/megartp. Always an absolute path; the folder need not exist.
+// MEGARTP_CACHE_DIR, else $XDG_CACHE_HOME/megartp, else $HOME/.cache/megartp. Always an absolute path; the folder need
+// not exist.
 Result<std::string> env_cache_dir();
 // MEGARTP_TIMEOUT_MS: a run without progress for this long is given up; 1 ms to 24 h.
 Result<int64_t> env_timeout_ms();

@@ -59,7 +59,8 @@ TEST_F(EnvTest, RegistryIsComplete) {
     EXPECT_NE(to_string(v.type), "?");
     names.insert(v.name);
   }
-  EXPECT_EQ(names, (std::set<std::string_view>{"MEGARTP_CACHE_DIR", "MEGARTP_TIMEOUT_MS", "MEGARTP_POISON", "MEGARTP_BACKEND"}));
+  EXPECT_EQ(names, (std::set<std::string_view>{"MEGARTP_CACHE_DIR", "MEGARTP_TIMEOUT_MS", "MEGARTP_POISON",
+                                               "MEGARTP_BACKEND"}));
 }
 
 TEST_F(EnvTest, Defaults) {

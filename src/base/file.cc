@@ -8,9 +8,9 @@
 #include <atomic>
 #include <cerrno>
 #include <climits>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <cstdio>
 #include <system_error>
 #include <utility>
 
@@ -43,7 +43,8 @@ std::string folder_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Names of temporary files in the making, where a signal handler can read them: fixed memory, a slot is valid while `used`.
+// Names of temporary files in the making, where a signal handler can read them: fixed memory, a slot is valid while
+// `used`.
 class UnfinishedFiles {
  public:
   void add(const std::string& path) {
@@ -116,7 +117,7 @@ Result<std::string> read_file(const std::string& path, uint64_t max_bytes) {
 
 Result<AtomicFileWriter> AtomicFileWriter::create(const std::string& name) {
   std::string path = name;
-  struct stat info {};
+  struct stat info{};
   if (::stat(name.c_str(), &info) == 0) {
     if (S_ISDIR(info.st_mode)) return tl::unexpected(file_error("write", name, EISDIR));
     if (!S_ISREG(info.st_mode)) {
@@ -200,7 +201,8 @@ Status AtomicFileWriter::commit() {
   unfinished_files().remove(temporary_);
   const int closed = ::close(std::exchange(fd_, -1));
   if (closed != 0) return tl::unexpected(file_error("write", path_, errno));
-  // The new name itself must reach the disk. Some file systems do not support this on folders; the data are safe there already.
+  // The new name itself must reach the disk. Some file systems do not support this on folders; the data are safe there
+  // already.
   const std::string folder = folder_of(path_);
   const int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder_fd >= 0) {

@@ -1,7 +1,8 @@
 // Whole files in and out. Errors carry the path and the system's reason.
 //
-// Writing is atomic: data go to a temporary file in the same folder, reach the disk (fsync), and only then take the name (rename).
-// A reader sees the old file or the new one, and a failed or interrupted write leaves no file under the name.
+// Writing is atomic: data go to a temporary file in the same folder, reach the disk (fsync), and only then take the
+// name (rename). A reader sees the old file or the new one, and a failed or interrupted write leaves no file under the
+// name.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,8 @@ namespace megartp {
 
 inline constexpr uint64_t kDefaultMaxFileBytes = uint64_t{1} << 30;
 
-// The bytes of a file (or pipe). Errors: kNotFound when it does not exist, kParse when it holds more than max_bytes, else kIo.
+// The bytes of a file (or pipe). Errors: kNotFound when it does not exist, kParse when it holds more than max_bytes,
+// else kIo.
 Result<std::string> read_file(const std::string& path, uint64_t max_bytes = kDefaultMaxFileBytes);
 
 // For a signal handler that ends the process: removes the temporary files of writers that have not committed.

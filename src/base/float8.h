@@ -42,8 +42,8 @@ constexpr e4m3 to_e4m3(float x) {
   const uint32_t a = u & 0x7fffffffU;
   if (a > 0x7f800000U) return e4m3{static_cast<uint8_t>(sign | 0x7fU)};
   if (a >= 0x43e00000U) return e4m3{static_cast<uint8_t>(sign | 0x7eU)};  // >= 448 saturates
-  if (a < 0x3c800000U) {  // below 2^-6: subnormal, units of 2^-9
-    const float units = std::bit_cast<float>(a) * 512.0F;  // exact, < 8
+  if (a < 0x3c800000U) {                                                  // below 2^-6: subnormal, units of 2^-9
+    const float units = std::bit_cast<float>(a) * 512.0F;                 // exact, < 8
     auto n = static_cast<uint32_t>(units);
     const float rest = units - static_cast<float>(n);
     if (rest > 0.5F || (rest == 0.5F && (n & 1U) != 0U)) ++n;

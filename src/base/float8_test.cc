@@ -58,8 +58,7 @@ TEST(Float8, DecodesEveryCode) {
 }
 
 TEST(Float8, EveryCodeSurvivesARoundTrip) {
-  for (uint32_t code = 0; code < 256; ++code)
-    EXPECT_EQ(to_e4m3(to_float(e4m3{static_cast<uint8_t>(code)})).bits, code);
+  for (uint32_t code = 0; code < 256; ++code) EXPECT_EQ(to_e4m3(to_float(e4m3{static_cast<uint8_t>(code)})).bits, code);
 }
 
 TEST(Float8, RoundsRightAroundEveryBoundary) {

@@ -1,6 +1,7 @@
 // XXH3-128: checksums of files and identities of graphs, plans and caches. Not for secrets.
 //
-// The value is the same on every machine (little- or big-endian) and in every release: files and cache folders depend on it.
+// The value is the same on every machine (little- or big-endian) and in every release: files and cache folders depend
+// on it.
 #pragma once
 
 #include <array>

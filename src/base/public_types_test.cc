@@ -41,10 +41,29 @@ TEST(Dim, TextRoundTrip) {
 }
 
 TEST(Dim, RefusesMalformedText) {
-  for (const char* text : {"", " ", "-1", "+1", "1.5", "1 ", " M", "M N", "9M", "M-1", "round_up()", "round_up(KV)",
-                           "round_up(KV,256)", "round_up(KV, 0)", "round_up(KV, 1)", "round_up(KV, -8)", "round_up(KV, 1048577)",
-                           "round_up(8, 8)", "round_up(KV, 256", "round_up(KV, 256) ", "round_up(round_up(KV, 8), 8)",
-                           "99999999999999999999", "abcdefghijklmnopqrstuvwxyz1234567"}) {
+  for (const char* text : {"",
+                           " ",
+                           "-1",
+                           "+1",
+                           "1.5",
+                           "1 ",
+                           " M",
+                           "M N",
+                           "9M",
+                           "M-1",
+                           "round_up()",
+                           "round_up(KV)",
+                           "round_up(KV,256)",
+                           "round_up(KV, 0)",
+                           "round_up(KV, 1)",
+                           "round_up(KV, -8)",
+                           "round_up(KV, 1048577)",
+                           "round_up(8, 8)",
+                           "round_up(KV, 256",
+                           "round_up(KV, 256) ",
+                           "round_up(round_up(KV, 8), 8)",
+                           "99999999999999999999",
+                           "abcdefghijklmnopqrstuvwxyz1234567"}) {
     const auto d = parse_dim(text);
     ASSERT_FALSE(d) << text;
     EXPECT_EQ(d.error().code, ErrorCode::kParse);
@@ -62,7 +81,8 @@ TEST(ShapeEnv, EvaluatesSymbols) {
   ShapeEnv env;
   env.set("M", 16);
   env.set("KV", 8185);
-  EXPECT_EQ(env.eval(Shape{"M", 6144, "KV", Dim::sym("KV", 256)}).value(), (std::vector<int64_t>{16, 6144, 8185, 8192}));
+  EXPECT_EQ(env.eval(Shape{"M", 6144, "KV", Dim::sym("KV", 256)}).value(),
+            (std::vector<int64_t>{16, 6144, 8185, 8192}));
   env.set("KV", 8192);
   EXPECT_EQ(env.eval(Dim::sym("KV", 256)).value(), 8192);
   env.set("KV", 0);
@@ -108,10 +128,10 @@ TEST(Error, PrintsMessageAndContext) {
 
 TEST(Error, EveryCodeHasAnExitCodeAndAName) {
   const std::pair<ErrorCode, int> expected[] = {
-      {ErrorCode::kMismatch, 1},     {ErrorCode::kInvalidArgument, 2}, {ErrorCode::kNotFound, 3},
-      {ErrorCode::kParse, 3},        {ErrorCode::kUnsupported, 4},     {ErrorCode::kIo, 5},
-      {ErrorCode::kOutOfMemory, 5},  {ErrorCode::kOutOfResources, 5},  {ErrorCode::kDeviceError, 5},
-      {ErrorCode::kTimeout, 6},      {ErrorCode::kDeadlock, 6},        {ErrorCode::kInternal, 70},
+      {ErrorCode::kMismatch, 1},    {ErrorCode::kInvalidArgument, 2}, {ErrorCode::kNotFound, 3},
+      {ErrorCode::kParse, 3},       {ErrorCode::kUnsupported, 4},     {ErrorCode::kIo, 5},
+      {ErrorCode::kOutOfMemory, 5}, {ErrorCode::kOutOfResources, 5},  {ErrorCode::kDeviceError, 5},
+      {ErrorCode::kTimeout, 6},     {ErrorCode::kDeadlock, 6},        {ErrorCode::kInternal, 70},
       {ErrorCode::kCancelled, 130}};
   std::set<std::string_view> names;
   for (const auto& [code, exit] : expected) {

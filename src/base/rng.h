@@ -1,13 +1,15 @@
 // Deterministic random numbers for test data, synthetic weights and randomised interleaving.
 //
-// Rng is counter-based: draw number `index` is a function of (seed, stream, index) alone, so any element of a tensor can be made
-// by any thread in any order. Values are the same bits on every machine and with every standard library: integers, and floating
-// point of +, -, *, / and sqrt only, which IEEE 754 rounds correctly (log and cosine are evaluated here, not by libm).
+// Rng is counter-based: draw number `index` is a function of (seed, stream, index) alone, so any element of a tensor
+// can be made by any thread in any order. Values are the same bits on every machine and with every standard library:
+// integers, and floating point of +, -, *, / and sqrt only, which IEEE 754 rounds correctly (log and cosine are
+// evaluated here, not by libm).
 //
 //   const Rng rng(seed, Rng::stream_of("model.layers.6.self_attn.q_b_proj.weight"));
 //   w[i] = rng.normal(i);
 //
-// Each draw takes one word, so draws of two kinds at the same index are correlated: give each purpose a stream of its own.
+// Each draw takes one word, so draws of two kinds at the same index are correlated: give each purpose a stream of its
+// own.
 #pragma once
 
 #include <bit>
@@ -77,7 +79,9 @@ class Rng {
   // [0, 1), 53 bits.
   constexpr double uniform(uint64_t index) const { return static_cast<double>(bits(index) >> 11) * 0x1p-53; }
   // [low, high).
-  constexpr double uniform(uint64_t index, double low, double high) const { return low + (high - low) * uniform(index); }
+  constexpr double uniform(uint64_t index, double low, double high) const {
+    return low + (high - low) * uniform(index);
+  }
   // Mean 0, variance 1, at most 6.7 in size (Box-Muller with 32 bits each for radius and angle).
   double normal(uint64_t index) const {
     const uint64_t b = bits(index);
@@ -85,7 +89,8 @@ class Rng {
     const double turns = static_cast<double>(b & 0xffffffffU) * 0x1p-32;
     return std::sqrt(-2.0 * detail::log_of(u)) * detail::cos_of_turns(turns);
   }
-  // Mean 0, variance 1, at most 2 sqrt(3) in size: the sum of four uniform numbers. Several times cheaper than normal().
+  // Mean 0, variance 1, at most 2 sqrt(3) in size: the sum of four uniform numbers. Several times cheaper than
+  // normal().
   constexpr double bell(uint64_t index) const {
     const uint64_t b = bits(index);
     const auto sum = static_cast<int64_t>((b & 0xffffU) + ((b >> 16) & 0xffffU) + ((b >> 32) & 0xffffU) + (b >> 48));

@@ -1,8 +1,8 @@
 // Shared parts of the command-line tool: options that every command takes, output streams, exit codes.
 //
-// Data goes to stdout, everything else to stderr. With --json one object per command: schema, version, command, result. Exit
-// codes: 0 success, 1 a check failed, 2 usage, 3 bad input file, 4 unsupported here, 5 run-time failure, 6 timeout or deadlock,
-// 70 internal error, 130 interrupted.
+// Data goes to stdout, everything else to stderr. With --json one object per command: schema, version, command, result.
+// Exit codes: 0 success, 1 a check failed, 2 usage, 3 bad input file, 4 unsupported here, 5 run-time failure, 6 timeout
+// or deadlock, 70 internal error, 130 interrupted.
 #pragma once
 
 #include <cstdint>
@@ -83,7 +83,8 @@ class Table {
 bool use_color(const CommonOptions& options, int fd);
 std::string paint(std::string_view text, std::string_view ansi, bool enabled);
 
-// --- the model options that run, plan and graph share --------------------------------------------------------------------
+// --- the model options that run, plan and graph share
+// --------------------------------------------------------------------
 
 struct ModelOptions {
   std::string model;  // "glm52-attention-pre"
@@ -118,7 +119,8 @@ struct Model {
 };
 Result<Model> load_model(const ModelOptions& options);
 
-// --- commands: each registers itself and sets a body that returns the exit code ------------------------------------------
+// --- commands: each registers itself and sets a body that returns the exit code
+// ------------------------------------------
 
 using Body = std::function<int()>;
 struct Command {

@@ -1,8 +1,8 @@
+#include <unistd.h>
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -16,7 +16,9 @@ void add_common_options(CLI::App& app, CommonOptions& options) {
   app.add_flag("-q,--quiet", options.quiet, "Only data and errors");
   app.add_flag("-v,--verbose", options.verbose, "Say more on stderr");
   app.add_flag("--no-progress", options.no_progress, "No progress bar");
-  app.add_option("--color", options.color, "Colours")->check(CLI::IsMember({"auto", "always", "never"}))->capture_default_str();
+  app.add_option("--color", options.color, "Colours")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->capture_default_str();
 }
 
 int print_json(std::string_view command, Json result) {
@@ -114,7 +116,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
       ->capture_default_str();
   app.add_flag("--hadamard", options.hadamard, "Rotate indexer q and k by H/sqrt(D) after RoPE");
   app.add_flag("--act-pow2-scale", options.act_pow2_scale, "Power-of-two activation scales");
-  app.add_flag("--index-q-plain-scale", options.index_q_plain_scale, "Plain instead of power-of-two scales of indexer q");
+  app.add_flag("--index-q-plain-scale", options.index_q_plain_scale,
+               "Plain instead of power-of-two scales of indexer q");
   app.add_flag("--index-k-pow2-scale", options.index_k_pow2_scale, "Power-of-two scales of indexer k");
   app.add_flag("--mla-plain-scale", options.mla_plain_scale, "Plain instead of power-of-two scales in the MLA cache");
 }
@@ -122,7 +125,8 @@ void add_model_options(CLI::App& app, ModelOptions& options) {
 void add_batch_options(CLI::App& app, BatchOptions& options) {
   app.add_option("--m", options.m, "Tokens (rows) of the batch")->capture_default_str();
   app.add_option("--kv", options.kv, "Visible length of each request's last row, tokens")->capture_default_str();
-  app.add_option("--requests", options.requests, "Requests that the rows are spread over (default: 2, or 1 for a single row)")
+  app.add_option("--requests", options.requests,
+                 "Requests that the rows are spread over (default: 2, or 1 for a single row)")
       ->check(CLI::PositiveNumber);
 }
 
@@ -155,7 +159,8 @@ Result<Model> load_model(const ModelOptions& options) {
 }
 
 std::vector<Command> add_commands(CLI::App& root) {
-  std::vector<Command> commands{add_run_command(root), add_plan_command(root), add_graph_command(root), add_disasm_command(root)};
+  std::vector<Command> commands{add_run_command(root), add_plan_command(root), add_graph_command(root),
+                                add_disasm_command(root)};
   for (Command& c : add_weights_commands(root)) commands.push_back(std::move(c));
   commands.push_back(add_ops_command(root));
   commands.push_back(add_doctor_command(root));

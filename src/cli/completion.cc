@@ -9,7 +9,7 @@ namespace megartp::cli {
 namespace {
 
 struct Words {
-  std::string command;      // "" for the root, "weights synth" for a nested one
+  std::string command;  // "" for the root, "weights synth" for a nested one
   std::string description;
   std::vector<std::string> subcommands;
   std::vector<std::string> options;
@@ -21,7 +21,8 @@ void collect(const CLI::App& app, const std::string& path, std::vector<Words>& o
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) w.options.push_back("--" + name);
   out.push_back(std::move(w));
-  for (const CLI::App* sub : app.get_subcommands({})) collect(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), out);
+  for (const CLI::App* sub : app.get_subcommands({}))
+    collect(*sub, path.empty() ? sub->get_name() : path + " " + sub->get_name(), out);
 }
 
 std::string join(const std::vector<std::string>& a, const std::vector<std::string>& b) {
@@ -34,11 +35,13 @@ std::string join(const std::vector<std::string>& a, const std::vector<std::strin
 std::string bash_script(const std::vector<Words>& commands) {
   std::string s = "# bash completion of megartp: source <(megartp completion bash)\n_megartp() {\n";
   s += "  local cur=\"${COMP_WORDS[COMP_CWORD]}\" path=\"\" word\n";
-  s += "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    case \"$word\" in -*) ;; *) path=\"${path:+$path }$word\" ;; esac\n  done\n";
+  s += "  for word in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do\n    case \"$word\" in -*) ;; *) path=\"${path:+$path "
+       "}$word\" ;; esac\n  done\n";
   s += "  local words=\"\"\n  case \"$path\" in\n";
   for (size_t i = commands.size(); i-- > 0;) {
     const Words& w = commands[i];
-    s += fmt::format("    \"{}\"{}) words=\"{}\" ;;\n", w.command, w.command.empty() ? "" : "*", join(w.subcommands, w.options));
+    s += fmt::format("    \"{}\"{}) words=\"{}\" ;;\n", w.command, w.command.empty() ? "" : "*",
+                     join(w.subcommands, w.options));
   }
   s += "  esac\n  COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n}\ncomplete -o default -F _megartp megartp\n";
   return s;
@@ -50,8 +53,10 @@ std::string fish_script(const std::vector<Words>& commands) {
     if (w.command.find(' ') != std::string::npos) continue;
     const std::string condition =
         w.command.empty() ? "__fish_use_subcommand" : fmt::format("__fish_seen_subcommand_from {}", w.command);
-    for (const std::string& sub : w.subcommands) s += fmt::format("complete -c megartp -n '{}' -a {}\n", condition, sub);
-    for (const std::string& option : w.options) s += fmt::format("complete -c megartp -n '{}' -l {}\n", condition, option.substr(2));
+    for (const std::string& sub : w.subcommands)
+      s += fmt::format("complete -c megartp -n '{}' -a {}\n", condition, sub);
+    for (const std::string& option : w.options)
+      s += fmt::format("complete -c megartp -n '{}' -l {}\n", condition, option.substr(2));
   }
   return s;
 }

@@ -1,9 +1,9 @@
 // megartp doctor: what this machine has, to paste into a bug report. Always exits 0: it reports, it does not judge.
+#include <unistd.h>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <thread>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <sys/utsname.h>
@@ -45,7 +45,8 @@ std::vector<std::pair<std::string, std::string>> collect() {
       {"memory", fmt::format("{:.1f} GiB", static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                                                static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1U << 30U))},
       {"op families", std::to_string(op_families().size())},
-      {"NVIDIA driver", std::filesystem::exists("/proc/driver/nvidia/version") ? "present (no GPU backend in this version)" : "none"},
+      {"NVIDIA driver",
+       std::filesystem::exists("/proc/driver/nvidia/version") ? "present (no GPU backend in this version)" : "none"},
   };
   for (const BackendInfo& b : backends())
     rows.emplace_back(fmt::format("backend {}", b.name), b.available ? "available" : "unavailable");

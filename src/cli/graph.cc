@@ -31,7 +31,8 @@ Result<OpGraph> make_graph(const GraphArgs& a) {
 
 int run_graph(const GraphArgs& a) {
   if (a.file.empty() == a.model.model.empty())
-    return print_error(Error{ErrorCode::kInvalidArgument, "graph: give a model name or --file, one of the two"}, a.common, "graph");
+    return print_error(Error{ErrorCode::kInvalidArgument, "graph: give a model name or --file, one of the two"},
+                       a.common, "graph");
   const OpGraph graph = value_or_exit(make_graph(a), a.common, "graph");
   const std::string format = a.common.json ? "json" : a.format;
   std::string text = format == "dot" ? to_dot(graph) : format == "mermaid" ? to_mermaid(graph) : to_json(graph);
@@ -49,7 +50,9 @@ Command add_graph_command(CLI::App& root) {
   add_model_options(*app, args->model);
   app->get_option("model")->required(false);
   app->add_option("--file", args->file, "A graph in JSON instead of a model");
-  app->add_option("--layers", args->num_layers, "Consecutive layers")->check(CLI::Range(1, 1000))->capture_default_str();
+  app->add_option("--layers", args->num_layers, "Consecutive layers")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   app->add_option("--format", args->format, "json is lossless; dot for Graphviz; mermaid for Markdown")
       ->check(CLI::IsMember({"json", "dot", "mermaid"}))
       ->capture_default_str();

@@ -1,11 +1,11 @@
 // megartp: the command-line tool.
+#include <unistd.h>
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <exception>
 #include <iostream>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "cli/cli.h"
@@ -49,8 +49,8 @@ int unknown_command(const CLI::App& root, std::string_view word) {
       best = sub->get_name();
     }
   }
-  std::cerr << "megartp: error: unknown command '" << word << "'" << (best.empty() ? "" : "; did you mean '" + best + "'?")
-            << "\nRun 'megartp --help' for the list.\n";
+  std::cerr << "megartp: error: unknown command '" << word << "'"
+            << (best.empty() ? "" : "; did you mean '" + best + "'?") << "\nRun 'megartp --help' for the list.\n";
   return 2;
 }
 
@@ -91,7 +91,8 @@ int flush_stdout(int code) {
   errno = 0;
   std::cout.flush();
   if (std::cout.good() || errno == EPIPE) return code;
-  std::cerr << "megartp: error: cannot write to stdout" << (errno != 0 ? std::string(": ") + std::strerror(errno) : "") << "\n";
+  std::cerr << "megartp: error: cannot write to stdout" << (errno != 0 ? std::string(": ") + std::strerror(errno) : "")
+            << "\n";
   return code == 0 ? exit_code(ErrorCode::kIo) : code;
 }
 

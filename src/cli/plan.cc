@@ -42,11 +42,12 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
     }
     full += count == plan.queue_depth ? 1 : 0;
   }
-  std::cout << fmt::format("{} for {}: {} tasks, {} events, queues [{}, {}, 32], {} full, operand table [{}, 16]\n", plan.graph_name,
-                           plan.target, plan.num_tasks, plan.events.size(), plan.num_workers, plan.queue_depth, full,
-                           plan.operand_rows.size());
-  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; lowered in {:.0f} us, packed in {:.0f} us\n\n", plan.packer,
-                           plan.finalizer, plan.workspace_bytes, built.lower_ns / 1e3, built.pack_ns / 1e3);
+  std::cout << fmt::format("{} for {}: {} tasks, {} events, queues [{}, {}, 32], {} full, operand table [{}, 16]\n",
+                           plan.graph_name, plan.target, plan.num_tasks, plan.events.size(), plan.num_workers,
+                           plan.queue_depth, full, plan.operand_rows.size());
+  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; lowered in {:.0f} us, packed in {:.0f} us\n\n",
+                           plan.packer, plan.finalizer, plan.workspace_bytes, built.lower_ns / 1e3,
+                           built.pack_ns / 1e3);
   Table table({"op", "opcode", "tasks", "events out"});
   for (uint32_t r = 0; r < plan.operand_rows.size(); ++r) {
     uint32_t events = 0;
@@ -78,7 +79,9 @@ Command add_plan_command(CLI::App& root) {
   add_model_options(*app, args->model);
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
-  app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")->check(CLI::Range(1, 10000))->capture_default_str();
+  app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   app->add_option("-o,--output", args->output, "Save the plan to this file; - writes it to stdout and nothing else");
   app->footer(
       "Examples:\n"

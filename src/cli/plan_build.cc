@@ -10,7 +10,9 @@ std::string graph_hash(const OpGraph& graph) { return hash128(to_json(graph)).he
 
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options) {
   using Clock = std::chrono::steady_clock;
-  const auto ns = [](Clock::time_point a, Clock::time_point b) { return std::chrono::duration<double, std::nano>(b - a).count(); };
+  const auto ns = [](Clock::time_point a, Clock::time_point b) {
+    return std::chrono::duration<double, std::nano>(b - a).count();
+  };
   LowerOptions lower_options;
   lower_options.finalizer = options.finalizer == "tasks" ? FinalizerMode::kTasks : FinalizerMode::kFused;
   const TargetDesc target = MEGARTP_TRY(find_target(options.target));

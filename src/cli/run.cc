@@ -43,11 +43,13 @@ Result<std::string> cached_weights(const glm52::Config& config, int64_t layer, c
   std::error_code ec;
   std::filesystem::create_directories(dir, ec);
   if (ec) return make_error(ErrorCode::kIo, fmt::format("cannot create the cache folder '{}': {}", dir, ec.message()));
-  const std::string name = fmt::format("{}/weights-v1-{}-layer{}-seed{}.safetensors", dir, config_fingerprint(config), layer, kSeed);
+  const std::string name =
+      fmt::format("{}/weights-v1-{}-layer{}-seed{}.safetensors", dir, config_fingerprint(config), layer, kSeed);
   if (std::filesystem::exists(name, ec)) return name;
   if (!common.quiet) std::cerr << fmt::format("Making a seeded checkpoint of layer {} once: {}\n", layer, name);
   ProgressBar bar("weights", common);
-  MEGARTP_TRY(glm52::synth_weights(config, {layer}, kSeed, name, [&](uint64_t done, uint64_t total) { bar.update(done, total); }));
+  MEGARTP_TRY(glm52::synth_weights(config, {layer}, kSeed, name,
+                                   [&](uint64_t done, uint64_t total) { bar.update(done, total); }));
   return name;
 }
 
@@ -67,18 +69,21 @@ Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
 }
 
 // A plan read from a file must be one of this very graph and batch.
-Status check_plan_fits(const std::string& path, const std::shared_ptr<const KernelPlan>& plan, const glm52::LayerRun& run) {
+Status check_plan_fits(const std::string& path, const std::shared_ptr<const KernelPlan>& plan,
+                       const glm52::LayerRun& run) {
   for (TensorId id = 0; id < run.graph.tensors().size(); ++id) {
     const TensorInfo& t = run.graph.tensor(id);
     const auto dims = MEGARTP_TRY(run.inputs.shapes.eval(t.shape));
     if (id >= plan->tensors.size() || plan->tensors[id].name != t.name || plan->tensors[id].dims != dims ||
         plan->tensors[id].dtype != t.dtype)
       return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("plan '{}' is not for this graph and batch: tensor '{}' {} differs", path, t.name, to_string(dims)));
+                        fmt::format("plan '{}' is not for this graph and batch: tensor '{}' {} differs", path, t.name,
+                                    to_string(dims)));
   }
   if (plan->graph_hash != graph_hash(run.graph))
-    return make_error(ErrorCode::kInvalidArgument,
-                      fmt::format("plan '{}' is not for this graph: it was made for another config, layer or numeric option", path));
+    return make_error(
+        ErrorCode::kInvalidArgument,
+        fmt::format("plan '{}' is not for this graph: it was made for another config, layer or numeric option", path));
   if (plan->shapes.requests != run.inputs.shapes.requests)
     return make_error(ErrorCode::kInvalidArgument, fmt::format("plan '{}' was made for other request lengths", path));
   return {};
@@ -90,10 +95,13 @@ struct Prepared {
 };
 
 Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
-  if (a.backend == "cpu-reference")
-    return Prepared{MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes)), nullptr};
+  if (a.backend == "cpu-reference") return Prepared {
+      MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))
+      , nullptr
+    };
   PlanOptions options = a.plan;
-  if (options.workers == 0 && options.target == "cpu") options.workers = std::max(1U, std::thread::hardware_concurrency());
+  if (options.workers == 0 && options.target == "cpu")
+    options.workers = std::max(1U, std::thread::hardware_concurrency());
   CpuThreadsOptions threads;
   const int64_t timeout = a.timeout_ms != 0 ? a.timeout_ms : MEGARTP_TRY(env_timeout_ms());
   threads.timeout = std::chrono::milliseconds(timeout);
@@ -128,8 +136,10 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   tensors = execution.collect();
   if (!a.check) return report;
   report.checked = true;
-  auto reference = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))));
-  report.reference_ns = MEGARTP_TRY(reference.run()).wall_ns;
+  auto reference =
+      MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))));
+  report.reference_ns = MEGARTP_TRY(reference.run())
+  .wall_ns;
   report.diffs = MEGARTP_TRY(glm52::compare(run, tensors, reference.collect()));
   report.op_diffs = MEGARTP_TRY(glm52::compare_ops(run, tensors));
   return report;
@@ -138,17 +148,22 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
 int run_run(RunArgs& a) {
   if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
   if (a.backend != "cpu-threads" && a.backend != "cpu-reference")
-    return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)}, a.common, "run");
+    return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)},
+                       a.common, "run");
   if (!a.input.empty() && a.sizes_given)
-    return print_error(Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
-                       a.common, "run");
+    return print_error(
+        Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
+        a.common, "run");
   if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
-    return print_error(Error{ErrorCode::kInvalidArgument,
-                             "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer and --backend "
-                             "cpu-reference go without it"},
-                       a.common, "run");
+    return print_error(
+        Error{ErrorCode::kInvalidArgument,
+              "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer and --backend "
+              "cpu-reference go without it"},
+        a.common, "run");
   if (a.output == "-")
-    return print_error(Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common, "run");
+    return print_error(
+        Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common,
+        "run");
   // First, so that a bad plan costs no checkpoint.
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
@@ -174,14 +189,19 @@ Command add_run_command(CLI::App& root) {
   add_model_options(*app, a.model);
   add_batch_options(*app, a.batch);
   add_plan_options(*app, a.plan, "cpu");
-  app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one, made once in the cache folder");
-  app->add_option("--input", a.input, "Inputs (safetensors: x, residual, positions, context_lens, block_table, index_k_cache)");
+  app->add_option("--weights", a.weights,
+                  "Checkpoint (safetensors, HF names); default: a seeded one, made once in the cache folder");
+  app->add_option("--input", a.input,
+                  "Inputs (safetensors: x, residual, positions, context_lens, block_table, index_k_cache)");
   app->add_option("--output", a.output, "Write the outputs to this safetensors file");
   app->add_option("--plan", a.plan_file, "Run a saved plan instead of making one");
-  app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")->check(CLI::IsMember({"cpu-threads", "cpu-reference"}));
+  app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")
+      ->check(CLI::IsMember({"cpu-threads", "cpu-reference"}));
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
-  app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")->capture_default_str();
-  app->add_option("--timeout-ms", a.timeout_ms, "Give up when nothing moves for this long")->check(CLI::Range(1, 3600000));
+  app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")
+      ->capture_default_str();
+  app->add_option("--timeout-ms", a.timeout_ms, "Give up when nothing moves for this long")
+      ->check(CLI::Range(1, 3600000));
   app->add_option("--repeat", a.repeat, "Runs")->check(CLI::Range(1, 100000))->capture_default_str();
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
   app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
@@ -191,7 +211,9 @@ Command add_run_command(CLI::App& root) {
       "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
   return {app, [args, app] {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
-            args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") + app->count("--finalizer") > 0;
+            args->packing_given =
+                app->count("--target") + app->count("--workers") + app->count("--packer") + app->count("--finalizer") >
+                0;
             return run_run(*args);
           }};
 }

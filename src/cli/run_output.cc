@@ -1,10 +1,10 @@
 #include "cli/run_output.h"
 
+#include <unistd.h>
 #include <algorithm>
 #include <cmath>
 #include <iostream>
 #include <map>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -58,7 +58,8 @@ double median(std::vector<double> v) {
 }  // namespace
 
 bool RunReport::passed() const {
-  return std::all_of(op_diffs.begin(), op_diffs.end(), [](const glm52::TensorDiff& d) { return d.calc_diff <= kMaxOpDiff; }) &&
+  return std::all_of(op_diffs.begin(), op_diffs.end(),
+                     [](const glm52::TensorDiff& d) { return d.calc_diff <= kMaxOpDiff; }) &&
          std::all_of(diffs.begin(), diffs.end(),
                      [](const glm52::TensorDiff& d) { return !d.is_output || d.calc_diff <= kMaxOutputDiff; });
 }
@@ -70,8 +71,9 @@ Json report_json(const glm52::LayerRun& run, const RunReport& report) {
   j["layer"] = run.layer;
   for (const auto& [name, value] : run.inputs.shapes.symbols) j["shapes"][name] = value;
   if (report.plan != nullptr) {
-    j["plan"] = {{"tasks", report.plan->num_tasks},   {"events", report.plan->events.size()}, {"workers", report.plan->num_workers},
-                 {"packer", report.plan->packer},     {"finalizer", report.plan->finalizer},  {"queue_depth", report.plan->queue_depth}};
+    j["plan"] = {{"tasks", report.plan->num_tasks},     {"events", report.plan->events.size()},
+                 {"workers", report.plan->num_workers}, {"packer", report.plan->packer},
+                 {"finalizer", report.plan->finalizer}, {"queue_depth", report.plan->queue_depth}};
   }
   j["wall_ns"] = report.samples_ns;
   j["median_ns"] = median(report.samples_ns);
@@ -105,8 +107,9 @@ void print_report(const glm52::LayerRun& run, const RunReport& report, const Com
   const bool color = use_color(common, STDOUT_FILENO);
   if (!common.quiet) {
     const auto& symbols = run.inputs.shapes.symbols;
-    std::cout << fmt::format("{}: layer {}, M = {}, KV = {}, {} request{}\n", run.graph.name(), run.layer, symbols.at("M"),
-                             symbols.at("KV"), run.inputs.shapes.requests.size(), run.inputs.shapes.requests.size() == 1 ? "" : "s");
+    std::cout << fmt::format("{}: layer {}, M = {}, KV = {}, {} request{}\n", run.graph.name(), run.layer,
+                             symbols.at("M"), symbols.at("KV"), run.inputs.shapes.requests.size(),
+                             run.inputs.shapes.requests.size() == 1 ? "" : "s");
     if (report.plan != nullptr)
       std::cout << fmt::format("{}: {} tile tasks, {} events, {} worker{}, packer {}, finalizer {}\n", report.backend,
                                report.plan->num_tasks, report.plan->events.size(), report.plan->num_workers,
@@ -133,22 +136,26 @@ void print_report(const glm52::LayerRun& run, const RunReport& report, const Com
     }
     line("all", tasks, busy, bytes, "");
     std::cout << table.to_string() << "\n";
-    std::cout << fmt::format("wall time {:.1f} ms, {:.2f} GB/s (busy ms are summed over workers)\n", median(report.samples_ns) / 1e6,
-                             static_cast<double>(bytes) / median(report.samples_ns));
+    std::cout << fmt::format("wall time {:.1f} ms, {:.2f} GB/s (busy ms are summed over workers)\n",
+                             median(report.samples_ns) / 1e6, static_cast<double>(bytes) / median(report.samples_ns));
   }
   if (!report.checked) return;
-  std::cout << fmt::format("cpu-reference (double precision) {:.1f} ms, {:.1f} times slower\n", report.reference_ns / 1e6,
-                           report.reference_ns / median(report.samples_ns));
+  std::cout << fmt::format("cpu-reference (double precision) {:.1f} ms, {:.1f} times slower\n",
+                           report.reference_ns / 1e6, report.reference_ns / median(report.samples_ns));
   for (const glm52::TensorDiff& d : report.diffs)
     if (d.is_output)
-      std::cout << fmt::format("  {:<14} calc_diff {:.2e}  {}\n", d.tensor, d.calc_diff,
-                               d.calc_diff <= kMaxOutputDiff ? paint("ok", "32", color) : paint("MISMATCH", "31", color));
+      std::cout << fmt::format(
+          "  {:<14} calc_diff {:.2e}  {}\n", d.tensor, d.calc_diff,
+          d.calc_diff <= kMaxOutputDiff ? paint("ok", "32", color) : paint("MISMATCH", "31", color));
   for (const glm52::TensorDiff& d : report.op_diffs)
     if (!(d.calc_diff <= kMaxOpDiff))
-      std::cout << fmt::format("  {} {}: calc_diff {:.2e}  {}\n", d.op, d.tensor, d.calc_diff, paint("MISMATCH", "31", color));
+      std::cout << fmt::format("  {} {}: calc_diff {:.2e}  {}\n", d.op, d.tensor, d.calc_diff,
+                               paint("MISMATCH", "31", color));
   std::cout << (report.passed() ? paint("PASS", "32", color) : paint("FAIL", "31", color))
-            << fmt::format(": each op within {:.0e} of its reference on the same inputs, each output within {:.0e} of the whole reference{}\n",
-                           kMaxOpDiff, kMaxOutputDiff, report.passed() ? "" : ", was expected");
+            << fmt::format(
+                   ": each op within {:.0e} of its reference on the same inputs, each output within {:.0e} of the "
+                   "whole reference{}\n",
+                   kMaxOpDiff, kMaxOutputDiff, report.passed() ? "" : ", was expected");
 }
 
 Status save_run_output(const glm52::LayerRun& run, const glm52::TensorMap& tensors, bool keep_intermediates,
@@ -169,13 +176,15 @@ Status save_run_output(const glm52::LayerRun& run, const glm52::TensorMap& tenso
     take("gate", "gate");
     const auto q = tensors.find("index_q");
     if (q != tensors.end()) {
-      out.emplace("index_q", glm52::dequantize_index_q(q->second.as<e4m3>(), tensors.find("index_q_scale")->second.as<float>(), m,
-                                                       c.index_n_heads, c.index_head_dim));
+      out.emplace("index_q",
+                  glm52::dequantize_index_q(q->second.as<e4m3>(), tensors.find("index_q_scale")->second.as<float>(), m,
+                                            c.index_n_heads, c.index_head_dim));
       const glm52::Buffer& cache = tensors.find("index_k_cache")->second;
       const glm52::Buffer& slots = run.inputs.tensors.find("slot_mapping")->second;
-      out.emplace("index_k", MEGARTP_TRY(glm52::dequantize_index_k(
-                                 std::span(cache.bytes.get(), cache.num_bytes),
-                                 std::span(slots.as<int32_t>(), static_cast<size_t>(slots.num_elems())), c.index_head_dim)));
+      out.emplace("index_k",
+                  MEGARTP_TRY(glm52::dequantize_index_k(
+                      std::span(cache.bytes.get(), cache.num_bytes),
+                      std::span(slots.as<int32_t>(), static_cast<size_t>(slots.num_elems())), c.index_head_dim)));
     }
   }
   std::vector<TensorToWrite> list;
@@ -190,6 +199,8 @@ Status save_run_output(const glm52::LayerRun& run, const glm52::TensorMap& tenso
   return write_safetensors(path, list, {{"format", "megartp"}, {"layer", std::to_string(run.layer)}});
 }
 
-std::string config_fingerprint(const glm52::Config& config) { return hash128(glm52::config_to_json(config)).hex().substr(0, 12); }
+std::string config_fingerprint(const glm52::Config& config) {
+  return hash128(glm52::config_to_json(config)).hex().substr(0, 12);
+}
 
 }  // namespace megartp::cli

@@ -13,8 +13,9 @@ namespace megartp::cli {
 
 // Limits on calc_diff. Of each op against its reference on the same inputs: only the order of sums differs.
 inline constexpr double kMaxOpDiff = 1e-6;
-// Of each output against a whole reference run. An FP8 code that rounds the other way moves everything behind it, so how far two
-// sound runs differ depends on the data (1e-14 to 3e-6 seen); 5e-6 is what FlashMLA and DeepGEMM ask of a quantised reference.
+// Of each output against a whole reference run. An FP8 code that rounds the other way moves everything behind it, so
+// how far two sound runs differ depends on the data (1e-14 to 3e-6 seen); 5e-6 is what FlashMLA and DeepGEMM ask of a
+// quantised reference.
 inline constexpr double kMaxOutputDiff = 5e-6;
 
 struct RunReport {
@@ -34,7 +35,8 @@ struct RunReport {
 Json report_json(const glm52::LayerRun& run, const RunReport& report);
 void print_report(const glm52::LayerRun& run, const RunReport& report, const CommonOptions& common);
 
-// residual, q_out, logits, index_k_cache, mla_kv_cache; with intermediates also gate, index_q, index_k, kv_latent, k_pe.
+// residual, q_out, logits, index_k_cache, mla_kv_cache; with intermediates also gate, index_q, index_k, kv_latent,
+// k_pe.
 Status save_run_output(const glm52::LayerRun& run, const glm52::TensorMap& tensors, bool keep_intermediates,
                        const std::string& path);
 

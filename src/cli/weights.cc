@@ -62,7 +62,9 @@ Result<std::vector<int64_t>> parse_layers(const std::string& text, int64_t num_l
 int run_synth(const SynthArgs& a) {
   const char* command = "weights synth";
   if (a.output == "-")
-    return print_error(Error{ErrorCode::kInvalidArgument, "weights synth: -o needs a file; a checkpoint is not written to stdout"}, a.common, command);
+    return print_error(
+        Error{ErrorCode::kInvalidArgument, "weights synth: -o needs a file; a checkpoint is not written to stdout"},
+        a.common, command);
   glm52::Config config;
   if (!a.config_path.empty()) config = value_or_exit(glm52::load_config(a.config_path), a.common, command);
   const auto layers = value_or_exit(parse_layers(a.layers, config.num_hidden_layers), a.common, command);
@@ -82,8 +84,8 @@ int run_synth(const SynthArgs& a) {
     return print_json("weights-synth", std::move(j));
   }
   if (!a.common.quiet)
-    std::cout << fmt::format("{}: {} layer{}, {:.1f} MB, seed {}\n", a.output, layers.size(), layers.size() == 1 ? "" : "s",
-                             static_cast<double>(bytes) / 1e6, a.seed);
+    std::cout << fmt::format("{}: {} layer{}, {:.1f} MB, seed {}\n", a.output, layers.size(),
+                             layers.size() == 1 ? "" : "s", static_cast<double>(bytes) / 1e6, a.seed);
   return 0;
 }
 
@@ -103,7 +105,8 @@ int run_inspect(const InspectArgs& a) {
     j["metadata"] = file.metadata();
     j["tensors"] = Json::array();
     for (const TensorView& t : file.tensors())
-      j["tensors"].push_back({{"name", t.name}, {"dtype", to_string(t.dtype)}, {"shape", t.dims}, {"bytes", t.num_bytes}});
+      j["tensors"].push_back(
+          {{"name", t.name}, {"dtype", to_string(t.dtype)}, {"shape", t.dims}, {"bytes", t.num_bytes}});
     return print_json("weights-inspect", std::move(j));
   }
   Table table({"tensor", "dtype", "shape", "bytes"});
@@ -132,7 +135,8 @@ std::vector<Command> add_weights_commands(CLI::App& root) {
   CLI::App* inspect_app = weights->add_subcommand("inspect", "List the tensors of a safetensors file");
   add_common_options(*inspect_app, inspect->common);
   inspect_app->add_option("file", inspect->file, "safetensors file")->required();
-  return {{synth_app, [synth] { return run_synth(*synth); }}, {inspect_app, [inspect] { return run_inspect(*inspect); }}};
+  return {{synth_app, [synth] { return run_synth(*synth); }},
+          {inspect_app, [inspect] { return run_inspect(*inspect); }}};
 }
 
 }  // namespace megartp::cli

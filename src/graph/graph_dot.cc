@@ -9,8 +9,8 @@
 namespace megartp {
 namespace {
 
-// Text inside a double-quoted DOT string. Backslashes are doubled (labels have escapes of their own, \n, \l, \N), & is an entity because
-// Graphviz decodes entities, and control characters are shown as \n or \xNN.
+// Text inside a double-quoted DOT string. Backslashes are doubled (labels have escapes of their own, \n, \l, \N), & is
+// an entity because Graphviz decodes entities, and control characters are shown as \n or \xNN.
 std::string escape_dot(std::string_view text) {
   const std::string shown = quote_name(text);  // one line, printable
   std::string out;

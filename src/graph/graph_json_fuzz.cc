@@ -1,5 +1,5 @@
-// libFuzzer entry of the graph reader: whatever the text is, reading ends with a one-line error or a graph whose three text forms can
-// be written and whose JSON reads back as the same graph.
+// libFuzzer entry of the graph reader: whatever the text is, reading ends with a one-line error or a graph whose three
+// text forms can be written and whose JSON reads back as the same graph.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

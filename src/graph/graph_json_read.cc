@@ -1,7 +1,8 @@
 // Reads the JSON form of an OpGraph. docs/life-of-a-graph.md describes the format.
 //
-// Reading records the same calls again: leaf tensors up to the next op's outputs, then the op, whose inferred outputs are compared
-// with what the file says. So nothing in a file is believed, and a graph that was read obeys every rule of one that was built.
+// Reading records the same calls again: leaf tensors up to the next op's outputs, then the op, whose inferred outputs
+// are compared with what the file says. So nothing in a file is believed, and a graph that was read obeys every rule of
+// one that was built.
 #include <algorithm>
 #include <limits>
 #include <new>
@@ -37,8 +38,8 @@ tl::unexpected<Error> rejected(std::string_view where, Error error) {
   return tl::unexpected(std::move(error).with("at", where));
 }
 
-// Watches the parser for what the JSON library lets pass: repeated keys, huge objects, deep nesting. Nothing after the first problem
-// is stored.
+// Watches the parser for what the JSON library lets pass: repeated keys, huge objects, deep nesting. Nothing after the
+// first problem is stored.
 class ParseGuard {
  public:
   bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
@@ -91,7 +92,8 @@ class Fields {
     if (!value.is_object()) return malformed(where, "expected an object");
     for (const auto& [key, unused] : value.items()) {
       const auto is_key = [&key = key](std::string_view k) { return k == key; };
-      if (std::none_of(required.begin(), required.end(), is_key) && std::none_of(optional.begin(), optional.end(), is_key))
+      if (std::none_of(required.begin(), required.end(), is_key) &&
+          std::none_of(optional.begin(), optional.end(), is_key))
         return malformed(where, "unknown key " + quote_name(key));
     }
     for (const std::string_view key : required)
@@ -126,14 +128,17 @@ class Fields {
     std::vector<std::string> out;
     if (find(key) == nullptr) return out;
     const Json& list = *MEGARTP_TRY(array(key));
-    if (list.size() > kMaxListItems) return malformed(path(key), fmt::format("{} items, at most {}", list.size(), kMaxListItems));
+    if (list.size() > kMaxListItems)
+      return malformed(path(key), fmt::format("{} items, at most {}", list.size(), kMaxListItems));
     for (const Json& v : list) {
       if (!v.is_string()) return malformed(path(key), "expected an array of names");
       out.push_back(v.get_ref<const std::string&>());
     }
     return out;
   }
-  std::string path(std::string_view key) const { return where_.empty() ? std::string(key) : fmt::format("{}.{}", where_, key); }
+  std::string path(std::string_view key) const {
+    return where_.empty() ? std::string(key) : fmt::format("{}.{}", where_, key);
+  }
 
  private:
   Fields(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {}
@@ -220,7 +225,8 @@ class Reader {
       t.storage = *parsed_storage;
       t.is_partial = MEGARTP_TRY(f.boolean("partial"));
       if (t.is_partial && !is_defined_by_op(t.storage))
-        return malformed(f.path("partial"), fmt::format("only a tensor that an op defines can be partial, not {}", quote_name(t.name)));
+        return malformed(f.path("partial"),
+                         fmt::format("only a tensor that an op defines can be partial, not {}", quote_name(t.name)));
       const Json* shape = MEGARTP_TRY(f.array("shape"));
       t.shape = MEGARTP_TRY(read_shape(*shape, f.path("shape")));
       if (!tensor_positions_.emplace(t.name, i).second)
@@ -234,9 +240,9 @@ class Reader {
     for (size_t i = 0; i < list.size(); ++i) MEGARTP_TRY(read_op(list[i], fmt::format("ops[{}]", i)));
     MEGARTP_TRY(declare_leaves());
     if (next_ < tensors_.size())
-      return malformed(fmt::format("tensors[{}]", next_), fmt::format("no op defines the {} tensor {}",
-                                                                      to_string(tensors_[next_].storage),
-                                                                      quote_name(tensors_[next_].name)));
+      return malformed(fmt::format("tensors[{}]", next_),
+                       fmt::format("no op defines the {} tensor {}", to_string(tensors_[next_].storage),
+                                   quote_name(tensors_[next_].name)));
     return {};
   }
 
@@ -281,7 +287,8 @@ class Reader {
       inputs.push_back(graph_.find_tensor(name));
       if (inputs.back().valid()) continue;
       const bool later = tensor_positions_.contains(name);
-      return malformed(where, later ? fmt::format("op {}: tensor {} is used before it is defined", quote_name(op_name), quote_name(name))
+      return malformed(where, later ? fmt::format("op {}: tensor {} is used before it is defined", quote_name(op_name),
+                                                  quote_name(name))
                                     : fmt::format("op {}: unknown tensor {}", quote_name(op_name), quote_name(name)));
     }
     return inputs;
@@ -305,8 +312,8 @@ class Reader {
     const std::vector<Tensor> outputs = graph_.op(kind, name, inputs, std::move(attrs), views);
     if (!graph_.status()) return rejected(where, graph_.status().error());
     if (outputs.size() != output_names.size())
-      return malformed(f.path("outputs"),
-                       fmt::format("op {} ({}) defines {} outputs, the file lists none", quote_name(name), kind, outputs.size()));
+      return malformed(f.path("outputs"), fmt::format("op {} ({}) defines {} outputs, the file lists none",
+                                                      quote_name(name), kind, outputs.size()));
     MEGARTP_TRY(check_updates(graph_.ops().back(), updates, f.path("updates")));
     for (const Tensor t : outputs) MEGARTP_TRY(check_output(graph_.ops().back(), t));
     return {};
@@ -321,8 +328,8 @@ class Reader {
       for (const std::string& n : names) s += (s.size() == 1 ? "" : ", ") + quote_name(n);
       return s + "]";
     };
-    return malformed(where, fmt::format("op {} ({}) updates {}, the file says {}", quote_name(op.name), op.kind, list(actual),
-                                        list(listed)));
+    return malformed(where, fmt::format("op {} ({}) updates {}, the file says {}", quote_name(op.name), op.kind,
+                                        list(actual), list(listed)));
   }
 
   // Compares an inferred output with the next tensor of the file.
@@ -331,7 +338,8 @@ class Reader {
     if (next_ >= tensors_.size() || tensors_[next_].name != actual.name) {
       const auto it = tensor_positions_.find(actual.name);
       if (it == tensor_positions_.end())
-        return malformed("tensors", fmt::format("op {}: its output {} is not listed", quote_name(op.name), quote_name(actual.name)));
+        return malformed(
+            "tensors", fmt::format("op {}: its output {} is not listed", quote_name(op.name), quote_name(actual.name)));
       return malformed(fmt::format("tensors[{}]", it->second),
                        fmt::format("op {}: its output {} is not listed where the op defines it (expected at {})",
                                    quote_name(op.name), quote_name(actual.name), next_));
@@ -339,8 +347,8 @@ class Reader {
     const TensorInfo& listed = tensors_[next_];
     const auto mismatch = [&](std::string_view what, std::string_view is, std::string_view says) {
       return malformed(fmt::format("tensors[{}].{}", next_, what),
-                       fmt::format("op {} ({}): tensor {} has {} {} by inference, the file says {}", quote_name(op.name), op.kind,
-                                   quote_name(actual.name), what, is, says));
+                       fmt::format("op {} ({}): tensor {} has {} {} by inference, the file says {}",
+                                   quote_name(op.name), op.kind, quote_name(actual.name), what, is, says));
     };
     if (listed.dtype != actual.dtype) return mismatch("dtype", to_string(actual.dtype), to_string(listed.dtype));
     if (listed.is_partial != actual.is_partial)
@@ -353,7 +361,7 @@ class Reader {
   OpGraph graph_;
   std::vector<TensorInfo> tensors_;  // as listed
   std::unordered_map<std::string, size_t> tensor_positions_;
-  size_t next_ = 0;                  // the first listed tensor that the graph does not hold yet
+  size_t next_ = 0;  // the first listed tensor that the graph does not hold yet
 };
 
 Result<OpGraph> read_graph(std::string_view text) {
@@ -361,7 +369,8 @@ Result<OpGraph> read_graph(std::string_view text) {
   constexpr std::string_view kRequired[] = {"megartp_graph", "name", "tensors", "ops", "outputs"};
   const Fields f = MEGARTP_TRY(Fields::of(root, "", kRequired));
   if (const auto version = integer(*f.find("megartp_graph")); version != kGraphFormatVersion)
-    return malformed("megartp_graph", fmt::format("unknown version of the graph format, expected {}", kGraphFormatVersion));
+    return malformed("megartp_graph",
+                     fmt::format("unknown version of the graph format, expected {}", kGraphFormatVersion));
   const std::string name = MEGARTP_TRY(f.string("name"));
   if (const std::string_view problem = name_problem(name); !problem.empty())
     return malformed("name", fmt::format("the graph name {} {}", quote_name(name), problem));

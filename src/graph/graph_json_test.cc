@@ -6,8 +6,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <rapidcheck.h>
+#include <nlohmann/json.hpp>
 
 #include "graph/op_schema.h"
 #include "graph/test_graphs.h"
@@ -79,7 +79,9 @@ TEST(GraphJson, HasOneTextForEachGraph) {
 
 TEST(GraphJson, EmptyGraph) {
   const OpGraph g("empty");
-  EXPECT_EQ(to_json(g), "{\n  \"megartp_graph\": 1,\n  \"name\": \"empty\",\n  \"tensors\": [],\n  \"ops\": [],\n  \"outputs\": []\n}\n");
+  EXPECT_EQ(
+      to_json(g),
+      "{\n  \"megartp_graph\": 1,\n  \"name\": \"empty\",\n  \"tensors\": [],\n  \"ops\": [],\n  \"outputs\": []\n}\n");
   expect_round_trip(g);
 }
 
@@ -94,7 +96,9 @@ TEST(GraphJson, LayoutAndKeyOrderOfInputDoNotMatter) {
 }
 
 TEST(GraphJson, EveryDtypeStorageAndHostileName) {
-  OpGraph g("gr\xc3\xb6\xc3\x9f" "e \"quoted\" \\ \n <b>&amp;</b> \xf0\x9f\x90\x8c");
+  OpGraph g(
+      "gr\xc3\xb6\xc3\x9f"
+      "e \"quoted\" \\ \n <b>&amp;</b> \xf0\x9f\x90\x8c");
   for (const DType d : {DType::kF64, DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI64, DType::kI32, DType::kU8})
     g.bound_weight(to_string(d), d, {1, "M", Dim::sym("KV", 2), 2147483647});
   const Tensor x = g.runtime_arg("x\ty", DType::kBF16, {"M", 8});
@@ -136,10 +140,12 @@ TEST(GraphJson, IntegerForADoubleAttributeIsAnError) {
   const size_t pos = text.find("\"eps\":1.0");
   ASSERT_NE(pos, std::string::npos) << text;
   text.replace(pos, 9, "\"eps\":1");
-  EXPECT_THAT(error_of(text), AllOf(HasSubstr("op 'n' (rmsnorm): wrong type of attribute 'eps'"), HasSubstr("at=ops[0]")));
+  EXPECT_THAT(error_of(text),
+              AllOf(HasSubstr("op 'n' (rmsnorm): wrong type of attribute 'eps'"), HasSubstr("at=ops[0]")));
 }
 
-// --- errors ------------------------------------------------------------------------------------------------------------
+// --- errors
+// ------------------------------------------------------------------------------------------------------------
 
 // The small graph after one edit of its JSON.
 std::string edited(const std::function<void(Json&)>& edit) {
@@ -174,9 +180,12 @@ TEST(GraphJson, LimitsOfDepthKeysAndSize) {
 TEST(GraphJson, KeysMustBeKnownPresentAndUnique) {
   EXPECT_THAT(edited([](Json& j) { j["extra"] = 1; }), HasSubstr("unknown key 'extra'"));
   EXPECT_THAT(edited([](Json& j) { j.erase("ops"); }), HasSubstr("key 'ops' is missing"));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][1]["rank"] = 1; }), AllOf(HasSubstr("unknown key 'rank'"), HasSubstr("at=tensors[1]")));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][1].erase("dtype"); }), AllOf(HasSubstr("key 'dtype' is missing"), HasSubstr("at=tensors[1]")));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1].erase("kind"); }), AllOf(HasSubstr("key 'kind' is missing"), HasSubstr("at=ops[1]")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][1]["rank"] = 1; }),
+              AllOf(HasSubstr("unknown key 'rank'"), HasSubstr("at=tensors[1]")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][1].erase("dtype"); }),
+              AllOf(HasSubstr("key 'dtype' is missing"), HasSubstr("at=tensors[1]")));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1].erase("kind"); }),
+              AllOf(HasSubstr("key 'kind' is missing"), HasSubstr("at=ops[1]")));
   EXPECT_THAT(error_of(R"({"megartp_graph": 1, "name": "a", "name": "b", "tensors": [], "ops": [], "outputs": []})"),
               HasSubstr("repeated key 'name'"));
   EXPECT_THAT(edited([](Json& j) { j["megartp_graph"] = 2; }), HasSubstr("unknown version of the graph format"));
@@ -186,28 +195,35 @@ TEST(GraphJson, KeysMustBeKnownPresentAndUnique) {
 TEST(GraphJson, WrongTypes) {
   EXPECT_THAT(edited([](Json& j) { j["name"] = 1; }), AllOf(HasSubstr("expected a string"), HasSubstr("at=name")));
   EXPECT_THAT(edited([](Json& j) { j["name"] = ""; }), HasSubstr("the graph name '' is empty"));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"] = 1; }), AllOf(HasSubstr("expected an array"), HasSubstr("at=tensors")));
-  EXPECT_THAT(edited([](Json& j) { j["ops"] = Json::object(); }), AllOf(HasSubstr("expected an array"), HasSubstr("at=ops")));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][0] = 1; }), AllOf(HasSubstr("expected an object"), HasSubstr("at=tensors[0]")));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][0] = "add"; }), AllOf(HasSubstr("expected an object"), HasSubstr("at=ops[0]")));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["inputs"][1] = 3; }), AllOf(HasSubstr("expected an array of names"), HasSubstr("at=ops[0].inputs")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"] = 1; }),
+              AllOf(HasSubstr("expected an array"), HasSubstr("at=tensors")));
+  EXPECT_THAT(edited([](Json& j) { j["ops"] = Json::object(); }),
+              AllOf(HasSubstr("expected an array"), HasSubstr("at=ops")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][0] = 1; }),
+              AllOf(HasSubstr("expected an object"), HasSubstr("at=tensors[0]")));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][0] = "add"; }),
+              AllOf(HasSubstr("expected an object"), HasSubstr("at=ops[0]")));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["inputs"][1] = 3; }),
+              AllOf(HasSubstr("expected an array of names"), HasSubstr("at=ops[0].inputs")));
   EXPECT_THAT(edited([](Json& j) { j["ops"][0]["attrs"] = 3; }), HasSubstr("at=ops[0].attrs"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][0]["attrs"]["eps"] = nullptr; }), HasSubstr("at=ops[0].attrs.eps"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][0]["attrs"]["n"] = ~uint64_t{0}; }), HasSubstr("at=ops[0].attrs.n"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["attrs"]["n"] = 1; }), HasSubstr("op 'first' (add): unknown attribute 'n'"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["attrs"]["n"] = 1; }),
+              HasSubstr("op 'first' (add): unknown attribute 'n'"));
   EXPECT_THAT(edited([](Json& j) { j["outputs"] = "sum"; }), HasSubstr("at=outputs"));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["dtype"] = "F16"; }), AllOf(HasSubstr("unknown dtype 'F16'"), HasSubstr("at=tensors[0].dtype")));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["storage"] = "stack"; }), HasSubstr("unknown storage class 'stack'"));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["dtype"] = "F16"; }),
+              AllOf(HasSubstr("unknown dtype 'F16'"), HasSubstr("at=tensors[0].dtype")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["storage"] = "stack"; }),
+              HasSubstr("unknown storage class 'stack'"));
   EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["partial"] = 1; }), HasSubstr("at=tensors[0].partial"));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["partial"] = true; }), HasSubstr("only a tensor that an op defines can be partial"));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["partial"] = true; }),
+              HasSubstr("only a tensor that an op defines can be partial"));
 }
 
 TEST(GraphJson, Shapes) {
-  const auto with = [](Json dim) {
-    return edited([&](Json& j) { j["tensors"][1]["shape"][0] = std::move(dim); });
-  };
-  for (const Json& bad : {Json("3"), Json("two words"), Json("round_up(KV,256)"), Json("round_up(KV, 1)"), Json(""), Json(1.5),
-                          Json(true), Json(nullptr), Json(~uint64_t{0}), Json::array()})
+  const auto with = [](Json dim) { return edited([&](Json& j) { j["tensors"][1]["shape"][0] = std::move(dim); }); };
+  for (const Json& bad : {Json("3"), Json("two words"), Json("round_up(KV,256)"), Json("round_up(KV, 1)"), Json(""),
+                          Json(1.5), Json(true), Json(nullptr), Json(~uint64_t{0}), Json::array()})
     EXPECT_THAT(with(bad), HasSubstr("at=tensors[1].shape")) << bad;
   EXPECT_THAT(with(0), AllOf(HasSubstr("tensor 'w' has shape [0]"), HasSubstr("at=tensors[1]")));
   EXPECT_THAT(with("*"), HasSubstr("tensor 'w' has shape [*]"));
@@ -221,30 +237,44 @@ TEST(GraphJson, InferredOutputsMustMatchTheFile) {
                     HasSubstr("at=tensors[4].shape")));
   EXPECT_THAT(edited([](Json& j) { j["tensors"][4]["dtype"] = "F32"; }),
               HasSubstr("op 'second' (add): tensor 'sum' has dtype BF16 by inference, the file says F32"));
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][4]["partial"] = true; }), HasSubstr("has partial false by inference, the file says true"));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][4]["partial"] = true; }),
+              HasSubstr("has partial false by inference, the file says true"));
   EXPECT_THAT(edited([](Json& j) { j["tensors"][0]["shape"][1] = 9; }),
-              AllOf(HasSubstr("op 'first' (add): tensor 'first.out' has shape [M, 9] by inference"), HasSubstr("at=tensors[2].shape")));
+              AllOf(HasSubstr("op 'first' (add): tensor 'first.out' has shape [M, 9] by inference"),
+                    HasSubstr("at=tensors[2].shape")));
   EXPECT_THAT(edited([](Json& j) { j["ops"][0]["inputs"][1] = "w"; }),
               AllOf(HasSubstr("op 'first' (add): tensor 'w' has dtype F32, expected BF16"), HasSubstr("at=ops[0]")));
 }
 
 TEST(GraphJson, NamesAndOrder) {
-  EXPECT_THAT(edited([](Json& j) { j["tensors"][1]["name"] = "x"; }), AllOf(HasSubstr("tensor 'x' is listed twice"), HasSubstr("at=tensors[1].name")));
+  EXPECT_THAT(edited([](Json& j) { j["tensors"][1]["name"] = "x"; }),
+              AllOf(HasSubstr("tensor 'x' is listed twice"), HasSubstr("at=tensors[1].name")));
   EXPECT_THAT(edited([](Json& j) { j["tensors"][1]["name"] = ""; }), HasSubstr("the tensor name '' is empty"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["name"] = "first"; }), HasSubstr("op 'first' (add): an op of this name exists already"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["name"] = "first"; }),
+              HasSubstr("op 'first' (add): an op of this name exists already"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][1]["name"] = ""; }), HasSubstr("the op name is empty"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["kind"] = "warp"; }), AllOf(HasSubstr("op 'second': unknown op kind 'warp'"), HasSubstr("at=ops[1]")));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["kind"] = "warp"; }),
+              AllOf(HasSubstr("op 'second': unknown op kind 'warp'"), HasSubstr("at=ops[1]")));
   EXPECT_THAT(edited([](Json& j) { j["ops"][1]["inputs"][0] = "nobody"; }),
               AllOf(HasSubstr("op 'second': unknown tensor 'nobody'"), HasSubstr("at=ops[1].inputs")));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["inputs"][0] = "sum"; }), HasSubstr("op 'first': tensor 'sum' is used before it is defined"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["inputs"][0] = "sum"; }),
+              HasSubstr("op 'first': tensor 'sum' is used before it is defined"));
   EXPECT_THAT(edited([](Json& j) { std::swap(j["ops"][0], j["ops"][1]); }), HasSubstr("is used before it is defined"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][1]["inputs"].push_back("x"); }), HasSubstr("takes 2 inputs, got 3"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"].push_back("x2"); }), HasSubstr("defines 1 outputs, got 2 names"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"] = Json::array(); }), HasSubstr("defines 1 outputs, the file lists none"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"].push_back("x2"); }),
+              HasSubstr("defines 1 outputs, got 2 names"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"] = Json::array(); }),
+              HasSubstr("defines 1 outputs, the file lists none"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"][0] = "x"; }), HasSubstr("tensor 'x' exists already"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"][0] = "other"; }), HasSubstr("its output 'other' is not listed"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["outputs"][0] = "sum"; }), HasSubstr("is not listed where the op defines it"));
-  EXPECT_THAT(edited([](Json& j) { j["ops"].erase(1); j["outputs"] = Json::array(); }), HasSubstr("no op defines the output tensor 'sum'"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][1]["outputs"][0] = "other"; }),
+              HasSubstr("its output 'other' is not listed"));
+  EXPECT_THAT(edited([](Json& j) { j["ops"][0]["outputs"][0] = "sum"; }),
+              HasSubstr("is not listed where the op defines it"));
+  EXPECT_THAT(edited([](Json& j) {
+                j["ops"].erase(1);
+                j["outputs"] = Json::array();
+              }),
+              HasSubstr("no op defines the output tensor 'sum'"));
   EXPECT_THAT(edited([](Json& j) { j["tensors"].erase(4); }), HasSubstr("its output 'sum' is not listed"));
   EXPECT_THAT(edited([](Json& j) { j["ops"][0]["updates"] = {"x"}; }),
               AllOf(HasSubstr("op 'first' (add) updates [], the file says ['x']"), HasSubstr("at=ops[0].updates")));
@@ -260,7 +290,8 @@ TEST(GraphJson, Outputs) {
               HasSubstr("tensor 'first.out' is listed as activation, but the list of outputs makes it output"));
 }
 
-// --- properties --------------------------------------------------------------------------------------------------------
+// --- properties
+// --------------------------------------------------------------------------------------------------------
 
 TEST(GraphJsonProperty, RandomGraphsRoundTrip) {
   EXPECT_TRUE(rc::check("to_json then graph_from_json is the identity", [] {

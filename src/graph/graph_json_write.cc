@@ -52,7 +52,8 @@ Json to_json_value(const OpGraph& graph, const OpInfo& op) {
 }  // namespace
 
 std::string to_json(const OpGraph& graph) {
-  std::string out = fmt::format("{{\n  \"megartp_graph\": {},\n  \"name\": {},\n", kGraphFormatVersion, dump(graph.name()));
+  std::string out =
+      fmt::format("{{\n  \"megartp_graph\": {},\n  \"name\": {},\n", kGraphFormatVersion, dump(graph.name()));
   const auto lines = [&out](std::string_view key, size_t n, const auto& item) {
     out += fmt::format("  \"{}\": [", key);
     for (size_t i = 0; i < n; ++i) out += (i == 0 ? "\n    " : ",\n    ") + dump(item(i));

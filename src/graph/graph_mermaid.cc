@@ -9,8 +9,8 @@
 namespace megartp {
 namespace {
 
-// Text inside a quoted Mermaid label. Quotes, markup, entities, Markdown and directives ("%%{") are written as character codes, which
-// Mermaid decodes; control characters are shown as \n or \xNN; other Unicode stays.
+// Text inside a quoted Mermaid label. Quotes, markup, entities, Markdown and directives ("%%{") are written as
+// character codes, which Mermaid decodes; control characters are shown as \n or \xNN; other Unicode stays.
 std::string escape_mermaid(std::string_view text) {
   constexpr std::string_view kPlain = " .,:()[]+-/=_";
   const std::string shown = quote_name(text);

@@ -15,7 +15,9 @@ NodeKind leaf_kind(Storage storage) {
 class Builder {
  public:
   explicit Builder(const OpGraph& graph)
-      : graph_(graph), leaf_(graph.tensors().size(), kInvalidId), writer_(graph.tensors().size(), kInvalidId),
+      : graph_(graph),
+        leaf_(graph.tensors().size(), kInvalidId),
+        writer_(graph.tensors().size(), kInvalidId),
         is_used_(graph.tensors().size(), false) {}
 
   GraphView build() {
@@ -47,7 +49,8 @@ class Builder {
     }
     for (const TensorId id : op.updates) {
       writer_[id] = node;
-      if (leaf_[id] != kInvalidId) view_.edges.push_back({node, leaf_[id], EdgeKind::kWriteBack, {"writes " + graph_.tensor(id).name}});
+      if (leaf_[id] != kInvalidId)
+        view_.edges.push_back({node, leaf_[id], EdgeKind::kWriteBack, {"writes " + graph_.tensor(id).name}});
     }
     for (const TensorId id : op.outputs) writer_[id] = node;
   }

@@ -1,8 +1,10 @@
 // GraphView: an OpGraph as nodes and edges to draw.
 //
 // Called by the DOT and the Mermaid writer, so that both show the same picture:
-//   - a node per op, per tensor that the caller binds (argument, weight, state), per output, and per result that nobody uses;
-//   - an edge per def-use. A use comes from the tensor's last writer in program order (its producer, or the last op that updated it
+//   - a node per op, per tensor that the caller binds (argument, weight, state), per output, and per result that nobody
+//   uses;
+//   - an edge per def-use. A use comes from the tensor's last writer in program order (its producer, or the last op
+//   that updated it
 //     in place), and from the tensor's own node before any op has written it;
 //   - an edge from each op that updates a state in place back to the state's node.
 // Invariant: edges name nodes by index; nodes stand in id order, ops after the leaves.

@@ -32,8 +32,21 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr const char* kHostile[] = {"quote\" ] end", "back\\slash\\", "new\nline", "<b>&amp;</b>", "gr\xc3\xb6\xc3\x9f" "e \xf0\x9f\x90\x8c",
-                                    "a|b --> c", "%%{init: {}}%%", "`#quot;`", "\t\x01\x7f", "\"", "\\", "\\N\\G\\l", "]:::state", "subgraph end"};
+constexpr const char* kHostile[] = {"quote\" ] end",
+                                    "back\\slash\\",
+                                    "new\nline",
+                                    "<b>&amp;</b>",
+                                    "gr\xc3\xb6\xc3\x9f"
+                                    "e \xf0\x9f\x90\x8c",
+                                    "a|b --> c",
+                                    "%%{init: {}}%%",
+                                    "`#quot;`",
+                                    "\t\x01\x7f",
+                                    "\"",
+                                    "\\",
+                                    "\\N\\G\\l",
+                                    "]:::state",
+                                    "subgraph end"};
 
 OpGraph hostile_graph() {
   OpGraph g("digraph \"x\" { }\n%%{init}%%");
@@ -68,7 +81,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 std::vector<std::string> edges_of(const GraphView& view) {
   std::vector<std::string> out;
   for (const ViewEdge& e : view.edges) {
-    std::string s = view.nodes[e.source].lines[0] + (e.kind == EdgeKind::kInPlace ? " => " : e.kind == EdgeKind::kWriteBack ? " ..> " : " -> ") +
+    std::string s = view.nodes[e.source].lines[0] +
+                    (e.kind == EdgeKind::kInPlace     ? " => "
+                     : e.kind == EdgeKind::kWriteBack ? " ..> "
+                                                      : " -> ") +
                     view.nodes[e.target].lines[0] + ":";
     for (const std::string& line : e.lines) s += " " + line;
     out.push_back(s);
@@ -80,12 +96,13 @@ TEST(GraphView, NodesAndEdges) {
   const GraphView view = make_view(small_graph());
   std::vector<NodeKind> kinds;
   for (const ViewNode& n : view.nodes) kinds.push_back(n.kind);
-  EXPECT_THAT(kinds, ::testing::ElementsAre(NodeKind::kRuntimeArg, NodeKind::kWeight, NodeKind::kOp, NodeKind::kOp, NodeKind::kOp,
-                                            NodeKind::kOutput, NodeKind::kUnused));
+  EXPECT_THAT(kinds, ::testing::ElementsAre(NodeKind::kRuntimeArg, NodeKind::kWeight, NodeKind::kOp, NodeKind::kOp,
+                                            NodeKind::kOp, NodeKind::kOutput, NodeKind::kUnused));
   EXPECT_THAT(edges_of(view),
-              ::testing::ElementsAre("x -> first: x BF16 [M, 8]", "w -> first: w BF16 [M, 8]", "first -> unused: first.out BF16 [M, 8]",
-                                     "first -> unused: first.out BF16 [M, 8]", "first -> last: first.out BF16 [M, 8]",
-                                     "x -> last: x BF16 [M, 8]", "last -> last.out:", "unused -> unused.out:"));
+              ::testing::ElementsAre("x -> first: x BF16 [M, 8]", "w -> first: w BF16 [M, 8]",
+                                     "first -> unused: first.out BF16 [M, 8]", "first -> unused: first.out BF16 [M, 8]",
+                                     "first -> last: first.out BF16 [M, 8]", "x -> last: x BF16 [M, 8]",
+                                     "last -> last.out:", "unused -> unused.out:"));
 }
 
 // A reader after an update depends on the updater, not on the state as it was.
@@ -93,9 +110,10 @@ TEST(GraphView, InPlaceUpdatesChainThroughTheOps) {
   const OpGraph g = test::absorb_chain();
   ASSERT_TRUE(g.status()) << g.status().error().to_string();
   const std::vector<std::string> edges = edges_of(make_view(g));
-  for (const char* expected : {"q_out => first: q_out BF16 [M, 2, 320] updated in place", "first ..> q_out: writes q_out",
-                               "first => second: q_out BF16 [M, 2, 320] updated in place", "second ..> q_out: writes q_out",
-                               "second -> third: q_out BF16 [M, 2, 320]", "second -> q_out:"})
+  for (const char* expected :
+       {"q_out => first: q_out BF16 [M, 2, 320] updated in place", "first ..> q_out: writes q_out",
+        "first => second: q_out BF16 [M, 2, 320] updated in place", "second ..> q_out: writes q_out",
+        "second -> third: q_out BF16 [M, 2, 320]", "second -> q_out:"})
     EXPECT_THAT(edges, ::testing::Contains(expected));
   EXPECT_THAT(edges, ::testing::Not(::testing::Contains("q_out -> third: q_out BF16 [M, 2, 320]")));
 }
@@ -149,8 +167,8 @@ TEST(GraphMermaid, Golden) {
     EXPECT_THAT(text, HasSubstr("  classDef " + std::string(style) + " fill:"));
 }
 
-// Every line has one of the few forms that the writer uses, with a label that holds nothing but harmless characters, character codes and
-// <br/>; edges join nodes that exist.
+// Every line has one of the few forms that the writer uses, with a label that holds nothing but harmless characters,
+// character codes and <br/>; edges join nodes that exist.
 void expect_sound_mermaid(const std::string& text) {
   EXPECT_TRUE(is_valid_utf8(text));
   const std::string plain = R"re([^"<>\\`{}|#&%;\x01-\x1f]|#[0-9]+;)re";
@@ -185,7 +203,8 @@ TEST(GraphMermaid, HostileNames) {
   EXPECT_THAT(text, HasSubstr("quote#34; ] end"));
   EXPECT_THAT(text, HasSubstr("new#92;nline"));
   EXPECT_THAT(text, HasSubstr("#60;b#62;#38;amp#59;#60;/b#62;"));
-  EXPECT_THAT(text, HasSubstr("gr\xc3\xb6\xc3\x9f" "e \xf0\x9f\x90\x8c"));
+  EXPECT_THAT(text, HasSubstr("gr\xc3\xb6\xc3\x9f"
+                              "e \xf0\x9f\x90\x8c"));
   expect_sound_mermaid(to_mermaid(test::absorb_chain()));
 }
 
@@ -198,7 +217,8 @@ TEST(GraphDot, HostileNames) {
   EXPECT_THAT(text, HasSubstr(R"(label="<b>&amp;amp;</b>\nBF16 [M, 8]")"));
   EXPECT_THAT(text, HasSubstr(R"(label="\\N\\G\\l\nBF16 [M, 8]")"));
   for (const std::string& line : lines_of(text))
-    EXPECT_TRUE(std::regex_match(line, std::regex(R"re((?:[^"]|"(?:[^"\\]|\\.)*")*)re"))) << "unbalanced quotes: " << line;
+    EXPECT_TRUE(std::regex_match(line, std::regex(R"re((?:[^"]|"(?:[^"\\]|\\.)*")*)re")))
+        << "unbalanced quotes: " << line;
 }
 
 // Runs `dot -Tplain`, without a shell; false when Graphviz is not installed.
@@ -260,7 +280,8 @@ TEST(GraphTextProperty, RandomGraphs) {
     RC_ASSERT(view.edges.size() == uses + g.outputs().size() + unused);
     for (const ViewEdge& e : view.edges) RC_ASSERT(e.source < view.nodes.size() && e.target < view.nodes.size());
     const std::string dot = to_dot(g);
-    RC_ASSERT(std::count(dot.begin(), dot.end(), '\n') == static_cast<std::ptrdiff_t>(5 + view.nodes.size() + view.edges.size()));
+    RC_ASSERT(std::count(dot.begin(), dot.end(), '\n') ==
+              static_cast<std::ptrdiff_t>(5 + view.nodes.size() + view.edges.size()));
   }));
 }
 

@@ -34,13 +34,13 @@ bool is_sound(const Dim& dim) {
 
 Status check_shape(std::string_view name, const Shape& shape) {
   if (shape.empty() || shape.size() > kMaxTensorRank)
-    return tl::unexpected(invalid_argument(fmt::format("tensor {} has {} dimensions, expected 1 to {}", quote_name(name),
-                                                       shape.size(), kMaxTensorRank)));
+    return tl::unexpected(invalid_argument(
+        fmt::format("tensor {} has {} dimensions, expected 1 to {}", quote_name(name), shape.size(), kMaxTensorRank)));
   for (size_t d = 0; d < shape.size(); ++d)
     if (!is_sound(shape[d]))
-      return tl::unexpected(invalid_argument(
-          fmt::format("tensor {} has shape {}: dimension {} must be a constant from 1 to {}, a symbol, or a symbol rounded up",
-                      quote_name(name), to_string(shape), d, kMaxConstDim)));
+      return tl::unexpected(invalid_argument(fmt::format(
+          "tensor {} has shape {}: dimension {} must be a constant from 1 to {}, a symbol, or a symbol rounded up",
+          quote_name(name), to_string(shape), d, kMaxConstDim)));
   return {};
 }
 
@@ -55,24 +55,26 @@ Status check_attrs(std::string_view what, const OpSchema& schema, const Attrs& a
     if (it == specs.end()) return refuse("unknown");
     if (it->default_value.index() != value.index()) return refuse("wrong type of");
     if (attrs.find(name) != &value) return refuse("repeated");
-    if (const double* d = std::get_if<double>(&value); d != nullptr && !std::isfinite(*d)) return refuse("non-finite value of");
+    if (const double* d = std::get_if<double>(&value); d != nullptr && !std::isfinite(*d))
+      return refuse("non-finite value of");
     if (const std::string* s = std::get_if<std::string>(&value); s != nullptr && !is_valid_utf8(*s))
       return refuse("malformed UTF-8 in");
   }
   return {};
 }
 
-// An op may write its input only if it is the caller's to write, and only if it does not read it through another input as well: the
-// order between its own tiles would be undefined.
+// An op may write its input only if it is the caller's to write, and only if it does not read it through another input
+// as well: the order between its own tiles would be undefined.
 Status check_updates(std::string_view what, std::span<const TensorInfo> inputs, std::span<const Tensor> ids,
                      std::span<const uint32_t> updates) {
   for (const uint32_t position : updates) {
     if (position >= inputs.size())
-      return make_error(ErrorCode::kInternal, fmt::format("{}: the schema updates input {} of {}", what, position, inputs.size()));
+      return make_error(ErrorCode::kInternal,
+                        fmt::format("{}: the schema updates input {} of {}", what, position, inputs.size()));
     const TensorInfo& t = inputs[position];
     if (t.storage == Storage::kRuntimeArg || t.storage == Storage::kWeight)
-      return tl::unexpected(invalid_argument(
-          fmt::format("{}: writes tensor {}, which is a read-only {}", what, quote_name(t.name), to_string(t.storage))));
+      return tl::unexpected(invalid_argument(fmt::format("{}: writes tensor {}, which is a read-only {}", what,
+                                                         quote_name(t.name), to_string(t.storage))));
     for (size_t i = 0; i < ids.size(); ++i)
       if (i != position && ids[i].id == ids[position].id)
         return tl::unexpected(invalid_argument(
@@ -180,8 +182,8 @@ Tensor OpGraph::find_tensor(std::string_view name) const {
   return it == tensor_names_.end() ? Tensor{} : Tensor{it->second};
 }
 
-std::vector<Tensor> OpGraph::op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs, Attrs attrs,
-                                std::span<const std::string_view> output_names) {
+std::vector<Tensor> OpGraph::op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs,
+                                Attrs attrs, std::span<const std::string_view> output_names) {
   // Callers index the result, so an error still returns as many (invalid) tensors as could be asked for.
   constexpr size_t kMaxOutputs = 8;
   if (!status_) return std::vector<Tensor>(kMaxOutputs);
@@ -191,11 +193,13 @@ std::vector<Tensor> OpGraph::op(std::string_view kind, std::string_view name, st
   return std::vector<Tensor>(kMaxOutputs);
 }
 
-Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::string_view name, std::span<const Tensor> inputs,
-                                               Attrs attrs, std::span<const std::string_view> output_names) {
+Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::string_view name,
+                                               std::span<const Tensor> inputs, Attrs attrs,
+                                               std::span<const std::string_view> output_names) {
   const OpSchema* schema = find_op_schema(kind);
   if (schema == nullptr)
-    return make_error(ErrorCode::kUnsupported, fmt::format("op {}: unknown op kind {}", quote_name(name), quote_name(kind)));
+    return make_error(ErrorCode::kUnsupported,
+                      fmt::format("op {}: unknown op kind {}", quote_name(name), quote_name(kind)));
   std::string op_name(name);
   if (op_name.empty()) {
     for (size_t n = ops_.size(); op_name.empty() || op_names_.contains(op_name); ++n)
@@ -203,7 +207,8 @@ Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::strin
   }
   MEGARTP_TRY(check_name("op", op_name));
   const std::string what = fmt::format("op {} ({})", quote_name(op_name), kind);
-  if (op_names_.contains(op_name)) return tl::unexpected(invalid_argument(what + ": an op of this name exists already"));
+  if (op_names_.contains(op_name))
+    return tl::unexpected(invalid_argument(what + ": an op of this name exists already"));
 
   const auto input_names = schema->input_names();
   if (inputs.size() != input_names.size())
@@ -213,7 +218,8 @@ Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::strin
   std::vector<TensorInfo> input_infos;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].id >= tensors_.size())
-      return tl::unexpected(invalid_argument(fmt::format("{}: input '{}' is not a tensor of this graph", what, input_names[i])));
+      return tl::unexpected(
+          invalid_argument(fmt::format("{}: input '{}' is not a tensor of this graph", what, input_names[i])));
     info.inputs.push_back(inputs[i].id);
     input_infos.push_back(tensors_[inputs[i].id]);
   }
@@ -228,8 +234,12 @@ Result<std::vector<Tensor>> OpGraph::record_op(std::string_view kind, std::strin
   std::vector<TensorInfo> defined;
   for (size_t i = 0; i < inferred.outputs.size(); ++i) {
     OutputSpec& spec = inferred.outputs[i];
-    TensorInfo t{op_name + "." + (spec.name.empty() ? "out" : spec.name), spec.dtype, std::move(spec.shape),
-                 Storage::kActivation, static_cast<OpId>(ops_.size()), spec.is_partial};
+    TensorInfo t{op_name + "." + (spec.name.empty() ? "out" : spec.name),
+                 spec.dtype,
+                 std::move(spec.shape),
+                 Storage::kActivation,
+                 static_cast<OpId>(ops_.size()),
+                 spec.is_partial};
     if (!output_names.empty()) t.name = std::string(output_names[i]);
     Status sound = check_tensor(t);
     if (sound && std::any_of(defined.begin(), defined.end(), [&](const TensorInfo& d) { return d.name == t.name; }))
@@ -262,7 +272,8 @@ void OpGraph::set_outputs(std::span<const Tensor> outputs) {
   }
 }
 
-// --- typed calls: each is one line over op() ---------------------------------------------------------------------------
+// --- typed calls: each is one line over op()
+// ---------------------------------------------------------------------------
 
 Tensor OpGraph::add(Tensor a, Tensor b, std::string_view name) {
   const Tensor in[] = {a, b};

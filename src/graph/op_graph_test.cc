@@ -19,7 +19,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string error_of(const OpGraph& graph) { return graph.status() ? std::string("no error") : graph.status().error().to_string(); }
+std::string error_of(const OpGraph& graph) {
+  return graph.status() ? std::string("no error") : graph.status().error().to_string();
+}
 
 TEST(OpGraph, RecordsOpsAndTensorsInProgramOrder) {
   OpGraph g("g");
@@ -134,8 +136,10 @@ TEST(OpGraph, RefusesWrongCalls) {
     return error_of(g);
   };
   using Names = std::vector<std::string_view>;
-  const auto record = [&](std::string_view kind, std::string_view name, size_t num_inputs, Attrs attrs, Names names = {}) {
-    return error_after([&](OpGraph& g, Tensor x) { g.op(kind, name, std::vector<Tensor>(num_inputs, x), attrs, names); });
+  const auto record = [&](std::string_view kind, std::string_view name, size_t num_inputs, Attrs attrs,
+                          Names names = {}) {
+    return error_after(
+        [&](OpGraph& g, Tensor x) { g.op(kind, name, std::vector<Tensor>(num_inputs, x), attrs, names); });
   };
   EXPECT_THAT(record("warp_drive", "w", 1, {}), HasSubstr("op 'w': unknown op kind 'warp_drive'"));
   EXPECT_THAT(record("add", "a", 3, {}), HasSubstr("op 'a' (add): takes 2 inputs, got 3"));
@@ -197,7 +201,8 @@ TEST(OpGraph, RefusesShapesThatMeanNothing) {
   };
   EXPECT_THAT(error_for({}), HasSubstr("tensor 'w' has 0 dimensions, expected 1 to 4"));
   EXPECT_THAT(error_for({1, 2, 3, 4, 5}), HasSubstr("tensor 'w' has 5 dimensions, expected 1 to 4"));
-  EXPECT_THAT(error_for({4, 0}), HasSubstr("tensor 'w' has shape [4, 0]: dimension 1 must be a constant from 1 to 2147483647"));
+  EXPECT_THAT(error_for({4, 0}),
+              HasSubstr("tensor 'w' has shape [4, 0]: dimension 1 must be a constant from 1 to 2147483647"));
   EXPECT_THAT(error_for({-1}), HasSubstr("dimension 0"));
   EXPECT_THAT(error_for({int64_t{1} << 31}), HasSubstr("dimension 0"));
   EXPECT_THAT(error_for({"*"}), HasSubstr("dimension 0"));
@@ -269,8 +274,10 @@ TEST(OpGraph, OnlyTheCallersTensorsAreUpdatedAndNotWhileTheyAreRead) {
     return error_of(g);
   };
   EXPECT_EQ(absorb(Storage::kState, false), "no error");
-  EXPECT_THAT(absorb(Storage::kRuntimeArg, false), HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only runtime_arg"));
-  EXPECT_THAT(absorb(Storage::kWeight, false), HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only weight"));
+  EXPECT_THAT(absorb(Storage::kRuntimeArg, false),
+              HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only runtime_arg"));
+  EXPECT_THAT(absorb(Storage::kWeight, false),
+              HasSubstr("op 'D2' (q_absorb): writes tensor 'q_out', which is a read-only weight"));
   EXPECT_THAT(absorb(Storage::kState, true),
               HasSubstr("op 'D2' (q_absorb): updates tensor 'q_out' in place and takes it as another input too"));
 }
@@ -330,16 +337,21 @@ TEST(Attrs, KeepOrderAndTypes) {
 }
 
 TEST(Text, Utf8) {
-  for (const char* good : {"", "plain", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
+  for (const char* good : {"", "plain", "\xc2\x80", "\xdf\xbf", "\xe0\xa0\x80", "\xed\x9f\xbf", "\xee\x80\x80",
+                           "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"})
     EXPECT_TRUE(is_valid_utf8(good)) << good;
-  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\xbf", "\xe2\x82", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "a\xc2"})
+  for (const char* bad : {"\x80", "\xc0\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\xbf", "\xe2\x82", "\xed\xa0\x80",
+                          "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "a\xc2"})
     EXPECT_FALSE(is_valid_utf8(bad)) << quote_name(bad);
 }
 
 TEST(Text, QuoteName) {
   EXPECT_EQ(quote_name("plain"), "'plain'");
   EXPECT_EQ(quote_name("a\nb\tc\x01\xff"), "'a\\nb\\tc\\x01\\xff'");
-  EXPECT_EQ(quote_name("gr\xc3\xb6\xc3\x9f" "e"), "'gr\xc3\xb6\xc3\x9f" "e'");
+  EXPECT_EQ(quote_name("gr\xc3\xb6\xc3\x9f"
+                       "e"),
+            "'gr\xc3\xb6\xc3\x9f"
+            "e'");
   std::string longer(119, 'x');
   longer += "\xc3\xb6 and more";
   const std::string cut = quote_name(longer);

@@ -21,16 +21,16 @@ std::string op_label(const InferContext& context) {
 Error shape_error(const InferContext& context, uint32_t input_idx, std::string_view expected) {
   const TensorInfo& t = context.inputs[input_idx];
   return Error{ErrorCode::kInvalidArgument,
-               op_label(context) + ": tensor " + quote_name(t.name) + " has shape " + to_string(t.shape) + ", expected " +
-                   std::string(expected),
+               op_label(context) + ": tensor " + quote_name(t.name) + " has shape " + to_string(t.shape) +
+                   ", expected " + std::string(expected),
                {}};
 }
 
 Status expect_tensor(const InferContext& context, uint32_t input_idx, DType dtype, const Shape& expected) {
   const TensorInfo& t = context.inputs[input_idx];
   if (t.dtype != dtype)
-    return make_error(ErrorCode::kInvalidArgument, op_label(context) + ": tensor " + quote_name(t.name) + " has dtype " +
-                                                       std::string(to_string(t.dtype)) + ", expected " +
+    return make_error(ErrorCode::kInvalidArgument, op_label(context) + ": tensor " + quote_name(t.name) +
+                                                       " has dtype " + std::string(to_string(t.dtype)) + ", expected " +
                                                        std::string(to_string(dtype)));
   bool same = t.shape.size() == expected.size();
   for (size_t d = 0; same && d < expected.size(); ++d) same = expected[d].symbol == "*" || expected[d] == t.shape[d];

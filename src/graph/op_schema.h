@@ -1,7 +1,7 @@
 // OpSchema: what the graph needs to know of an op family, and the registry that finds it by name.
 //
-// Called by OpGraph while it records and by the JSON reader. Families implement it (src/ops/*); the registry's definition is
-// generated from the folders under src/ops, so that the graph layer names no family.
+// Called by OpGraph while it records and by the JSON reader. Families implement it (src/ops/*); the registry's
+// definition is generated from the folders under src/ops, so that the graph layer names no family.
 #pragma once
 
 #include <span>
@@ -47,8 +47,8 @@ class OpSchema {
   virtual std::string_view doc() const = 0;
   virtual std::span<const std::string_view> input_names() const = 0;
   virtual std::span<const AttrSpec> attr_specs() const = 0;
-  // Checks input dtypes and shapes (errors name op, tensor, expected and actual shape) and returns the outputs. The graph has
-  // already checked the number of inputs and the attributes' names and types.
+  // Checks input dtypes and shapes (errors name op, tensor, expected and actual shape) and returns the outputs. The
+  // graph has already checked the number of inputs and the attributes' names and types.
   virtual Result<InferResult> infer(const InferContext& context) const = 0;
 };
 

@@ -9,7 +9,8 @@
 
 namespace megartp::test {
 
-// In-place updates: `first` and `second` both update the state `q_out`, `third` reads it afterwards and updates an activation of its own.
+// In-place updates: `first` and `second` both update the state `q_out`, `third` reads it afterwards and updates an
+// activation of its own.
 inline OpGraph absorb_chain() {
   OpGraph g("absorb_chain");
   const Tensor q_nope = g.runtime_arg("q_nope", DType::kBF16, {"M", 2, 128});

@@ -1,7 +1,7 @@
 // Text helpers of the graph layer: what a name may contain, and how names are quoted in messages.
 //
-// Called by OpGraph, the schema helpers and the JSON reader. Invariant: a message built with quote_name() is one line of valid UTF-8,
-// whatever bytes the name holds.
+// Called by OpGraph, the schema helpers and the JSON reader. Invariant: a message built with quote_name() is one line
+// of valid UTF-8, whatever bytes the name holds.
 #pragma once
 
 #include <cstddef>

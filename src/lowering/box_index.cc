@@ -85,7 +85,8 @@ void BoxIndex::build_dense(std::span<const CellRange> ranges, uint64_t num_cells
   cell_boxes_.resize(cell_offsets_.back());
   std::vector<uint32_t> next(cell_offsets_.begin(), cell_offsets_.end() - 1);
   for (uint32_t box = 0; box < ranges.size(); ++box)
-    if (!ranges[box].empty) for_each_cell(ranges[box], [&](uint32_t cell) { return cell_boxes_[next[cell]++] = box, true; });
+    if (!ranges[box].empty)
+      for_each_cell(ranges[box], [&](uint32_t cell) { return cell_boxes_[next[cell]++] = box, true; });
 }
 
 void BoxIndex::build_sorted(std::span<const CellRange> ranges) {

@@ -1,14 +1,14 @@
 // BoxIndex: which boxes of one (stage, tensor) overlap a query box, without looking at all of them.
 //
-// The begins and ends of all boxes cut every dimension into intervals, so each cell of the resulting grid lies wholly inside or
-// wholly outside of every box:
+// The begins and ends of all boxes cut every dimension into intervals, so each cell of the resulting grid lies wholly
+// inside or wholly outside of every box:
 //
 //   boxes   [----A----)[----B----)      [--C--)
 //   cells   |    0    |    1    |   2   |  3  |
 //
-// Two queries that touch the same cells therefore overlap the same boxes (CellRange is a key to remember answers by). When the grid
-// has about as many cells as there are boxes (regular tilings), each cell lists its boxes; otherwise (scattered boxes) a scan over
-// boxes sorted by begin, cut short by a running maximum of ends, answers.
+// Two queries that touch the same cells therefore overlap the same boxes (CellRange is a key to remember answers by).
+// When the grid has about as many cells as there are boxes (regular tilings), each cell lists its boxes; otherwise
+// (scattered boxes) a scan over boxes sorted by begin, cut short by a running maximum of ends, answers.
 #pragma once
 
 #include <array>
@@ -35,8 +35,8 @@ class BoxIndex {
   explicit BoxIndex(std::span<const Box> boxes);
 
   CellRange cells(const Box& query) const;
-  // Appends the boxes that overlap the range (one may appear several times). Adds the steps taken to `work`; gives up with false,
-  // having appended some, once work exceeds max_work.
+  // Appends the boxes that overlap the range (one may appear several times). Adds the steps taken to `work`; gives up
+  // with false, having appended some, once work exceeds max_work.
   bool find(const CellRange& range, std::vector<uint32_t>& out, uint64_t& work, uint64_t max_work) const;
   bool is_dense() const { return !cell_offsets_.empty(); }
 

@@ -1,8 +1,9 @@
 // derive_events: which tile waits for which units of which earlier stage.
 //
-// One stage at a time, in program order: collect its regions, link them with those of earlier stages on the same tensors, turn the
-// links into needs per tile, share events among equal needs. A pair of stages that would overflow an instruction is made coarser
-// (Coarseness) and the work repeated; coarser is always correct, because every unit of the producer comes before.
+// One stage at a time, in program order: collect its regions, link them with those of earlier stages on the same
+// tensors, turn the links into needs per tile, share events among equal needs. A pair of stages that would overflow an
+// instruction is made coarser (Coarseness) and the work repeated; coarser is always correct, because every unit of the
+// producer comes before.
 #include <algorithm>
 #include <array>
 #include <unordered_map>
@@ -45,9 +46,10 @@ class Deriver {
       if (overflowing.empty()) break;
       for (const uint32_t s : overflowing)
         if (!coarsen_consumers_of(s, attempt >= kMaxGentleAttempts))
-          return make_error(ErrorCode::kOutOfResources,
-                            fmt::format("op '{}' (stage '{}'): a tile sends more signals than an instruction holds ({})",
-                                        op_name(s), graph_.stages[s].stage->name, abi::kMaxSignals));
+          return make_error(
+              ErrorCode::kOutOfResources,
+              fmt::format("op '{}' (stage '{}'): a tile sends more signals than an instruction holds ({})", op_name(s),
+                          graph_.stages[s].stage->name, abi::kMaxSignals));
     }
     graph_.events.resize(events_.size());
     for (uint32_t e = 0; e < events_.size(); ++e) {
@@ -94,7 +96,8 @@ class Deriver {
     c = to;
     return true;
   }
-  // Coarsens the consumer with the most events of that producer, or every consumer. False when nothing is left to coarsen.
+  // Coarsens the consumer with the most events of that producer, or every consumer. False when nothing is left to
+  // coarsen.
   bool coarsen_consumers_of(uint32_t producer, bool all) {
     std::unordered_map<uint32_t, uint32_t> num_events;  // by consumer stage
     for (uint32_t e = 0; e < events_.size(); ++e)
@@ -196,7 +199,8 @@ class Deriver {
       }
       for (size_t i = 0; i < tile_needs_.size();) {
         bool drop = false;
-        for (size_t j = 0; j < tile_needs_.size() && !drop; ++j) drop = i != j && implies(tile_needs_[j], tile_needs_[i]);
+        for (size_t j = 0; j < tile_needs_.size() && !drop; ++j)
+          drop = i != j && implies(tile_needs_[j], tile_needs_[i]);
         if (drop)
           tile_needs_.erase(tile_needs_.begin() + static_cast<ptrdiff_t>(i));
         else
@@ -218,9 +222,10 @@ class Deriver {
     for (size_t i = 1; i < producers.size(); ++i)
       if (producers[i] == producers[i - 1]) changed |= coarsen(producers[i], stage, Coarseness::kWholeStage);
     if (changed) return false;
-    return make_error(ErrorCode::kOutOfResources,
-                      fmt::format("op '{}' (stage '{}'): tile {} waits for {} earlier stages, an instruction holds {} waits",
-                                  op_name(stage), graph_.stages[stage].stage->name, tile, producers.size(), abi::kMaxWaits));
+    return make_error(
+        ErrorCode::kOutOfResources,
+        fmt::format("op '{}' (stage '{}'): tile {} waits for {} earlier stages, an instruction holds {} waits",
+                    op_name(stage), graph_.stages[stage].stage->name, tile, producers.size(), abi::kMaxWaits));
   }
 
   void assign_waits(uint32_t stage, const StageAccesses& accesses) {
@@ -245,7 +250,8 @@ class Deriver {
         for (uint32_t i = 0; i < task.num_waits; ++i) {
           const EventTable::Entry& event = events_[task.waits[i].event];
           if (!implies({event.stage, event.publication, event.set}, need)) continue;
-          if (link.events.empty() || link.events.back() != task.waits[i].event) link.events.push_back(task.waits[i].event);
+          if (link.events.empty() || link.events.back() != task.waits[i].event)
+            link.events.push_back(task.waits[i].event);
           break;
         }
       }
@@ -267,7 +273,8 @@ class Deriver {
       std::vector<uint32_t> events;
       for (size_t j = i; j < links_.size(); ++j) {
         const Link& link = links_[j];
-        if (link.producer.stage != edge.producer_stage || link.producer.table->tensor != edge.tensor || link.hazard != edge.hazard)
+        if (link.producer.stage != edge.producer_stage || link.producer.table->tensor != edge.tensor ||
+            link.hazard != edge.hazard)
           continue;
         done[j] = true;
         events.insert(events.end(), link.events.begin(), link.events.end());

@@ -54,7 +54,8 @@ std::vector<BoxTile> random_tiles(const BoxGraph& g, size_t count, const Options
     const bool scatter = options.allow_scatter && *rc::gen::inRange(0, 6) == 0;
     std::vector<Box> pieces;
     Box whole = Box::of({});
-    for (const int64_t d : g.tasks.tensors[t].dims) whole.begin[whole.rank] = 0, whole.end[whole.rank++] = static_cast<int32_t>(d);
+    for (const int64_t d : g.tasks.tensors[t].dims)
+      whole.begin[whole.rank] = 0, whole.end[whole.rank++] = static_cast<int32_t>(d);
     split(whole, *rc::gen::inRange(0, 4), pieces);
     for (const Box& piece : pieces) {
       if (*rc::gen::inRange(0, 5) == 0) continue;
@@ -106,7 +107,8 @@ void check_sums(const TaskGraph& g) {
   std::vector<uint64_t> sums(g.events.size(), 0);
   std::vector<bool> counted(g.join_counts.size(), false);
   for (const Task& task : g.tasks) {
-    for (uint32_t w = 0; w < task.num_waits; ++w) RC_ASSERT(task.waits[w].threshold == g.events[task.waits[w].event].threshold);
+    for (uint32_t w = 0; w < task.num_waits; ++w)
+      RC_ASSERT(task.waits[w].threshold == g.events[task.waits[w].event].threshold);
     if (task.join_group != abi::kNoJoin) {
       if (counted[task.join_group]) continue;
       counted[task.join_group] = true;
@@ -145,8 +147,8 @@ std::vector<std::vector<bool>> closure(const TaskGraph& g) {
   return before;
 }
 
-// Units of a stage with the tasks that stand for them: a tile alone; for a final tile (and what the tiles of its group touch) the
-// tasks of the group.
+// Units of a stage with the tasks that stand for them: a tile alone; for a final tile (and what the tiles of its group
+// touch) the tasks of the group.
 struct Unit {
   const BoxTile* tile;
   std::vector<uint32_t> tasks;
@@ -213,16 +215,20 @@ RC_GTEST_PROP(DependenciesProperty, NoWaitIsWiderThanItsRegions, ()) {
       for (uint32_t s = 0; s < g.tasks.tasks.size(); ++s) {
         const Task& signaller = g.tasks.tasks[s];
         bool signals = false;
-        for (uint32_t i = 0; i < signaller.num_signals; ++i) signals |= signaller.signals[i].event == task.waits[w].event;
+        for (uint32_t i = 0; i < signaller.num_signals; ++i)
+          signals |= signaller.signals[i].event == task.waits[w].event;
         if (!signals) continue;
         bool conflicts = false;
         for (const Unit& early : units_of(g, signaller.stage))
           for (const Unit& late : units_of(g, task.stage)) {
-            const auto stands_for = [](const Unit& u, uint32_t id) { return std::ranges::find(u.tasks, id) != u.tasks.end(); };
+            const auto stands_for = [](const Unit& u, uint32_t id) {
+              return std::ranges::find(u.tasks, id) != u.tasks.end();
+            };
             // A tile of a fused stage publishes through its whole group.
             const bool same_group = signaller.join_group != abi::kNoJoin &&
                                     g.tasks.tasks[early.tasks[0]].join_group == signaller.join_group;
-            if ((stands_for(early, s) || same_group) && stands_for(late, t)) conflicts |= conflict(*early.tile, *late.tile);
+            if ((stands_for(early, s) || same_group) && stands_for(late, t))
+              conflicts |= conflict(*early.tile, *late.tile);
           }
         RC_ASSERT(conflicts);
       }

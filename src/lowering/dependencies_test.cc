@@ -14,7 +14,9 @@ using ::testing::HasSubstr;
 Access rows(TensorId t, int64_t begin, int64_t end, uint8_t publication = 0) {
   return {t, Box::of({{begin, end}, {0, 64}}), publication, false};
 }
-Access block(TensorId t, int64_t r0, int64_t r1, int64_t c0, int64_t c1) { return {t, Box::of({{r0, r1}, {c0, c1}}), 0, false}; }
+Access block(TensorId t, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
+  return {t, Box::of({{r0, r1}, {c0, c1}}), 0, false};
+}
 
 // One tile per row.
 std::vector<BoxTile> row_tiles(int64_t n, std::vector<TensorId> reads, std::vector<TensorId> writes) {
@@ -251,7 +253,8 @@ TEST(Dependencies, SeveralPublicationsOfOneStageShareAWaitWhenSlotsRunOut) {
   }
   g.add_stage({first, second});
   for (int i = 3; i < 6; ++i) g.add_stage({{{}, {rows(in[static_cast<size_t>(i)], 0, 4)}}});
-  BoxTile consumer{{rows(in[0], 0, 4), rows(in[1], 0, 2), rows(in[2], 2, 4), rows(in[3], 0, 4), rows(in[4], 0, 4), rows(in[5], 0, 4)},
+  BoxTile consumer{{rows(in[0], 0, 4), rows(in[1], 0, 2), rows(in[2], 2, 4), rows(in[3], 0, 4), rows(in[4], 0, 4),
+                    rows(in[5], 0, 4)},
                    {rows(out, 0, 4)}};
   g.add_stage({consumer});
   ASSERT_TRUE(g.derive());

@@ -42,7 +42,8 @@ Result<std::vector<uint32_t>> EventTable::assign_signals(TaskGraph& graph, std::
     bool fits = true;
     if (!units.is_fused) {
       for (const UnitInterval& interval : sets.intervals(entry.set))
-        for (uint32_t u = interval.begin; u < interval.end; ++u) fits &= add_signal(tasks[u], event, 1, entry.publication);
+        for (uint32_t u = interval.begin; u < interval.end; ++u)
+          fits &= add_signal(tasks[u], event, 1, entry.publication);
     } else {
       const StageGroups& groups = units.groups;
       increments.resize(std::max(increments.size(), groups.tile_offsets.size()), 0);
@@ -52,9 +53,9 @@ Result<std::vector<uint32_t>> EventTable::assign_signals(TaskGraph& graph, std::
           if (increments[groups.group_of_final[u]]++ == 0) touched.push_back(groups.group_of_final[u]);
       for (const uint32_t group : touched) {
         if (increments[group] > abi::kMaxIncrement)
-          return make_error(ErrorCode::kOutOfResources, fmt::format("stage '{}': a join group has {} final tiles, at most {} fit",
-                                                                    graph.stages[entry.stage].stage->name,
-                                                                    increments[group], abi::kMaxIncrement));
+          return make_error(ErrorCode::kOutOfResources,
+                            fmt::format("stage '{}': a join group has {} final tiles, at most {} fit",
+                                        graph.stages[entry.stage].stage->name, increments[group], abi::kMaxIncrement));
         for (uint32_t i = groups.tile_offsets[group]; i < groups.tile_offsets[group + 1]; ++i)
           fits &= add_signal(tasks[groups.tiles[i]], event, increments[group], entry.publication);
         increments[group] = 0;

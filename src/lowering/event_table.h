@@ -23,9 +23,10 @@ class EventTable {
   const Entry& operator[](uint32_t event) const { return entries_[event]; }
   uint32_t size() const { return static_cast<uint32_t>(entries_.size()); }
 
-  // Gives every unit's task its signals. Returns the stages where a task would need more than an instruction holds (the tasks are
-  // then incomplete). All tasks of a join group get the same signals, worth one increment per final tile.
-  Result<std::vector<uint32_t>> assign_signals(TaskGraph& graph, std::span<const StageUnits> stages, const UnitSets& sets) const;
+  // Gives every unit's task its signals. Returns the stages where a task would need more than an instruction holds (the
+  // tasks are then incomplete). All tasks of a join group get the same signals, worth one increment per final tile.
+  Result<std::vector<uint32_t>> assign_signals(TaskGraph& graph, std::span<const StageUnits> stages,
+                                               const UnitSets& sets) const;
 
  private:
   std::vector<Entry> entries_;

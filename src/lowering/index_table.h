@@ -1,7 +1,7 @@
 // IndexTable: a hash index over values that live in somebody else's vector.
 //
-// Used by the passes to deduplicate boxes, unit sets and events without one heap block per entry. The table stores positions only;
-// the caller gives hash and equality, so a value is kept once.
+// Used by the passes to deduplicate boxes, unit sets and events without one heap block per entry. The table stores
+// positions only; the caller gives hash and equality, so a value is kept once.
 #pragma once
 
 #include <cstddef>

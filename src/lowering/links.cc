@@ -29,7 +29,8 @@ uint64_t hash_range(const CellRange& range) {
 
 class Resolver {
  public:
-  Resolver(const AccessTable& producer, const StageUnits& units, UnitSets& sets) : table_(producer), units_(units), sets_(sets) {}
+  Resolver(const AccessTable& producer, const StageUnits& units, UnitSets& sets)
+      : table_(producer), units_(units), sets_(sets) {}
 
   struct Answer {
     CellRange range;
@@ -130,8 +131,8 @@ bool is_superseded(const AccessTable& earlier, std::span<const AccessTable* cons
   for (const AccessTable* w : writes) items += w->boxes.size();
   const uint64_t max_work = kFreeWork + kWorkPerItem * items;
   uint64_t work = 0;
-  // Boxes of one table are disjoint, so their volumes add up; those of two tables (publications, tiles and final tiles) may overlap,
-  // so each table must cover a box by itself.
+  // Boxes of one table are disjoint, so their volumes add up; those of two tables (publications, tiles and final tiles)
+  // may overlap, so each table must cover a box by itself.
   std::vector<bool> covered(earlier.boxes.size());
   std::vector<uint64_t> missing;
   std::vector<uint32_t> found;

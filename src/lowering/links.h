@@ -1,4 +1,5 @@
-// Link: one table of a consumer stage against one table of an earlier stage on the same tensor, resolved per distinct box.
+// Link: one table of a consumer stage against one table of an earlier stage on the same tensor, resolved per distinct
+// box.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +38,9 @@ struct Link {
 Link resolve_link(const HistoryEntry& producer, const StageUnits& units, const AccessTable& consumer, bool is_partial,
                   UnitSets& sets);
 
-// True when the `writes` of a later stage cover every box of `earlier`: whoever touches one of its elements from now on waits for a
-// writer that has itself waited, so the entry needs no edge of its own any more. Relies on tiles of one stage writing disjoint
-// boxes, except where they scatter.
+// True when the `writes` of a later stage cover every box of `earlier`: whoever touches one of its elements from now on
+// waits for a writer that has itself waited, so the entry needs no edge of its own any more. Relies on tiles of one
+// stage writing disjoint boxes, except where they scatter.
 bool is_superseded(const AccessTable& earlier, std::span<const AccessTable* const> writes);
 
 }  // namespace megartp::lowering

@@ -10,7 +10,8 @@ struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
 };
 
-// Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row holds.
+// Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row
+// holds.
 Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const LowerOptions& options = {});
 
 }  // namespace megartp

@@ -7,12 +7,12 @@
 
 namespace megartp::lowering {
 
-// Tensor table (graph tensors with their ids) with all dims resolved; op names and kinds; shapes. Errors name tensor, shape and the
-// dimension that is not positive or not below 2^31.
+// Tensor table (graph tensors with their ids) with all dims resolved; op names and kinds; shapes. Errors name tensor,
+// shape and the dimension that is not positive or not below 2^31.
 Status resolve_tensors(const OpGraph& graph, const ShapeEnv& shapes, TaskGraph& out);
 
-// The families' stages of every op in program order, their workspaces and deduplicated specs. Errors: an op without a family, a
-// stage with more operands than a row holds, and what families report.
+// The families' stages of every op in program order, their workspaces and deduplicated specs. Errors: an op without a
+// family, a stage with more operands than a row holds, and what families report.
 Status build_stages(const OpGraph& graph, TaskGraph& out);
 
 // Appends stages: checks the operand row, gives the spec id. Hand-made stages (tests) come in this way too.

@@ -38,8 +38,8 @@ class Collector {
 
   Result<StageAccesses> run() {
     MEGARTP_TRY(collect());
-    // A tensor of the operand row that no tile names counts as read whole by every tile: a family that leaves out its weights or
-    // positions stays right when some op computes them.
+    // A tensor of the operand row that no tile names counts as read whole by every tile: a family that leaves out its
+    // weights or positions stays right when some op computes them.
     undeclared_ = undeclared_operands();
     if (!undeclared_.empty()) {
       out_ = {};
@@ -131,10 +131,12 @@ class Collector {
 
   Status check(const Access& access, bool is_write) const {
     if (access.tensor >= graph_.tensors.size())
-      return make_error(ErrorCode::kInternal, fmt::format("stage '{}' touches a tensor that does not exist", stage_.name));
+      return make_error(ErrorCode::kInternal,
+                        fmt::format("stage '{}' touches a tensor that does not exist", stage_.name));
     const ConcreteTensor& tensor = graph_.tensors[access.tensor];
     const auto fail = [&](std::string_view what) {
-      return make_error(ErrorCode::kInternal, fmt::format("stage '{}' {} (tensor '{}')", stage_.name, what, tensor.name));
+      return make_error(ErrorCode::kInternal,
+                        fmt::format("stage '{}' {} (tensor '{}')", stage_.name, what, tensor.name));
     };
     if (std::ranges::find(stage_.slots, access.tensor) == stage_.slots.end())
       return fail("touches a tensor outside of its operand row");
@@ -203,7 +205,8 @@ Result<StageGroups> collect_groups(const Stage& stage, std::span<const uint32_t>
   const auto check = [&](const std::vector<uint32_t>& offsets, std::string_view what) -> Status {
     for (uint32_t g = 0; g < num_groups; ++g)
       if (offsets[g] == offsets[g + 1])
-        return make_error(ErrorCode::kInternal, fmt::format("stage '{}': join group {} has no {}", stage.name, g, what));
+        return make_error(ErrorCode::kInternal,
+                          fmt::format("stage '{}': join group {} has no {}", stage.name, g, what));
     return {};
   };
   const auto outside = [&](std::string_view what, uint32_t idx) {
@@ -230,6 +233,8 @@ Result<StageGroups> collect_groups(const Stage& stage, std::span<const uint32_t>
   return groups;
 }
 
-Result<StageAccesses> collect_accesses(const TaskGraph& graph, uint32_t stage_idx) { return Collector(graph, stage_idx).run(); }
+Result<StageAccesses> collect_accesses(const TaskGraph& graph, uint32_t stage_idx) {
+  return Collector(graph, stage_idx).run();
+}
 
 }  // namespace megartp::lowering

@@ -1,8 +1,8 @@
 // StageAccesses: every region that one stage touches, deduplicated; AccessTable: those of one tensor, one kind.
 //
-// Built once per stage by calling tile() and final_tile(), then used twice: as consumer (records: which tile touches which box) and,
-// for as long as later stages may touch the tensors, as producer (tables: which units touch a box). Tiles with the same box share
-// one entry, so dependencies are computed per distinct box, never per pair of tiles.
+// Built once per stage by calling tile() and final_tile(), then used twice: as consumer (records: which tile touches
+// which box) and, for as long as later stages may touch the tensors, as producer (tables: which units touch a box).
+// Tiles with the same box share one entry, so dependencies are computed per distinct box, never per pair of tiles.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct AccessTable {
   bool is_scatter = false;
   uint8_t publication = 0;
   Toucher toucher = Toucher::kTile;
-  std::vector<Box> boxes;                // distinct
+  std::vector<Box> boxes;                 // distinct
   std::vector<uint32_t> toucher_offsets;  // CSR box -> tiles, groups or final tiles
   std::vector<uint32_t> touchers;
 
@@ -70,12 +70,13 @@ struct StageAccesses {
   StageGroups groups;
 };
 
-// Groups of a fused stage. Errors (kInternal, naming the stage): a tile or final tile without a valid group, a group without
-// tiles or final tiles.
+// Groups of a fused stage. Errors (kInternal, naming the stage): a tile or final tile without a valid group, a group
+// without tiles or final tiles.
 Result<StageGroups> collect_groups(const Stage& stage, std::span<const uint32_t> group_of_tile);
 
-// `join_groups` are the tiles' groups within the stage. Accesses to weights and arguments are left out (nothing writes them).
-// Errors (kInternal): an access outside of its tensor or of the stage's operand row, a write to a read-only tensor.
+// `join_groups` are the tiles' groups within the stage. Accesses to weights and arguments are left out (nothing writes
+// them). Errors (kInternal): an access outside of its tensor or of the stage's operand row, a write to a read-only
+// tensor.
 Result<StageAccesses> collect_accesses(const TaskGraph& graph, uint32_t stage_idx);
 
 }  // namespace megartp::lowering

@@ -18,7 +18,8 @@ class GraphLowerContext final : public LowerContext {
   const ShapeEnv& shapes() const override { return out_.shapes; }
   FinalizerMode finalizer() const override { return out_.finalizer; }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
-    out_.tensors.push_back({fmt::format("{}.{}", op_.name, name), dtype, std::move(dims), Storage::kActivation, is_partial});
+    out_.tensors.push_back(
+        {fmt::format("{}.{}", op_.name, name), dtype, std::move(dims), Storage::kActivation, is_partial});
     return static_cast<TensorId>(out_.tensors.size() - 1);
   }
 
@@ -46,7 +47,8 @@ Status StageAppender::append(OpId op, std::unique_ptr<Stage> stage) {
     return fail(ErrorCode::kOutOfResources,
                 fmt::format("has {} operands, a row holds {}", stage->slots.size(), abi::kOperandSlots));
   for (const TensorId t : stage->slots)
-    if (t != kInvalidId && t >= graph_.tensors.size()) return fail(ErrorCode::kInternal, "has an operand that does not exist");
+    if (t != kInvalidId && t >= graph_.tensors.size())
+      return fail(ErrorCode::kInternal, "has an operand that does not exist");
   if (stage->num_tiles == 0) return fail(ErrorCode::kInternal, "has no tiles");
   if (stage->opcode == abi::kOpcodeNoOp) return fail(ErrorCode::kInternal, "has no opcode");
   if ((stage->num_join_groups == 0) != (stage->num_final_tiles == 0))
@@ -71,7 +73,8 @@ Status build_stages(const OpGraph& graph, TaskGraph& out) {
     const auto [it, is_new] = families.try_emplace(ops[id].kind, nullptr);
     if (is_new) it->second = find_op_family(ops[id].kind);
     if (it->second == nullptr)
-      return make_error(ErrorCode::kUnsupported, fmt::format("op '{}': no family for kind '{}'", ops[id].name, ops[id].kind));
+      return make_error(ErrorCode::kUnsupported,
+                        fmt::format("op '{}': no family for kind '{}'", ops[id].name, ops[id].kind));
     GraphLowerContext context(graph, id, out);
     auto stages = it->second->lower(context);
     if (!stages) return tl::unexpected(std::move(stages).error().with("op", ops[id].name));

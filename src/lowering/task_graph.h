@@ -1,10 +1,11 @@
 // TaskGraph: tiles as tasks, and the events between them.
 //
-// Task ids are contiguous per stage, in stage order (a topological order of the graph's program order). Regions are not stored:
-// ask Stage::tile() again.
+// Task ids are contiguous per stage, in stage order (a topological order of the graph's program order). Regions are not
+// stored: ask Stage::tile() again.
 //
-// A task sends its publications in ascending order, and the last one when it is over: an event on a publication therefore implies
-// the lower ones of the same units, and one on the stage's last publication also implies that their reads are done.
+// A task sends its publications in ascending order, and the last one when it is over: an event on a publication
+// therefore implies the lower ones of the same units, and one on the stage's last publication also implies that their
+// reads are done.
 #pragma once
 
 #include <array>

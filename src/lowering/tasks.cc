@@ -15,8 +15,8 @@ Status expand_tasks(TaskGraph& graph) {
     num_tasks += s.stage->num_tiles;
     num_groups += s.stage->num_join_groups;
     if (num_tasks > std::numeric_limits<int32_t>::max() || num_groups > std::numeric_limits<int32_t>::max())
-      return make_error(ErrorCode::kOutOfResources, fmt::format("op '{}' (stage '{}'): more than 2^31 tasks",
-                                                                graph.op_names[s.op], s.stage->name));
+      return make_error(ErrorCode::kOutOfResources,
+                        fmt::format("op '{}' (stage '{}'): more than 2^31 tasks", graph.op_names[s.op], s.stage->name));
   }
   graph.tasks.reserve(num_tasks);
   TileDesc tile;
@@ -36,7 +36,8 @@ Status expand_tasks(TaskGraph& graph) {
       task.flops = static_cast<float>(tile.flops);
       if ((tile.join_group == abi::kNoJoin) != (stage.num_join_groups == 0) ||
           (tile.join_group != abi::kNoJoin && tile.join_group >= stage.num_join_groups))
-        return make_error(ErrorCode::kInternal, fmt::format("stage '{}': tile {} has no valid join group", stage.name, t));
+        return make_error(ErrorCode::kInternal,
+                          fmt::format("stage '{}': tile {} has no valid join group", stage.name, t));
       if (tile.join_group == abi::kNoJoin) continue;
       task.join_group = first_group + tile.join_group;
       ++graph.join_counts[task.join_group];

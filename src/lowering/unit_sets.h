@@ -1,8 +1,8 @@
 // UnitSets: interned sets of publishing units.
 //
-// A unit is what an event counts: a tile of a plain stage, a final tile of a fused one; numbers are local to the stage. A set is a
-// sorted list of disjoint, non-adjacent intervals, so "all 128 tiles" costs one. Equal sets have equal ids: that is how consumers
-// that need the same units come to share one event.
+// A unit is what an event counts: a tile of a plain stage, a final tile of a fused one; numbers are local to the stage.
+// A set is a sorted list of disjoint, non-adjacent intervals, so "all 128 tiles" costs one. Equal sets have equal ids:
+// that is how consumers that need the same units come to share one event.
 #pragma once
 
 #include <cstdint>

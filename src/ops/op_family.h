@@ -1,13 +1,14 @@
 // OpFamily: one folder under src/ops implements this and nothing else needs to be touched to add an op.
 //
-// Lowering asks a family for Stages. A stage is one kernel's worth of tiles: it knows its opcode, its operand row, and for
-// every tile the payload and the exact boxes that the tile reads and writes. These boxes are the only source of dependencies.
+// Lowering asks a family for Stages. A stage is one kernel's worth of tiles: it knows its opcode, its operand row, and
+// for every tile the payload and the exact boxes that the tile reads and writes. These boxes are the only source of
+// dependencies.
 //
 //   finalizer = kTasks:  B0 -> stage "B0.gemm" (84 tiles) + stage "B0.finalize" (16 tiles)
 //   finalizer = kFused:  B0 -> stage "B0" (84 tiles in one join group, 16 final tiles that the last arriver runs)
 //
-// In a fused stage the final tiles, not the tiles, are what other ops wait for: a group's last arriver sends one signal unit
-// per final tile.
+// In a fused stage the final tiles, not the tiles, are what other ops wait for: a group's last arriver sends one signal
+// unit per final tile.
 #pragma once
 
 #include <array>
@@ -56,8 +57,8 @@ struct Access {
   TensorId tensor = kInvalidId;  // id in the TaskGraph's tensor table (graph tensors keep their ids)
   Box box;
   uint8_t publication = 0;  // writes only: which of the op's results this belongs to; an event counts one publication
-  // The write goes to addresses that only the data know (cache slots); the box is then the whole range that may be hit. Tiles
-  // of one stage never collide: bindings are checked for unique slots.
+  // The write goes to addresses that only the data know (cache slots); the box is then the whole range that may be hit.
+  // Tiles of one stage never collide: bindings are checked for unique slots.
   bool scatter = false;
 };
 
@@ -102,10 +103,10 @@ class Stage {
   virtual void tile(uint32_t tile_idx, TileDesc& out) const = 0;
   virtual void final_tile(uint32_t /*final_idx*/, FinalDesc& /*out*/) const {}
 
-  std::string name;                 // "B0.gemm"
+  std::string name;  // "B0.gemm"
   uint32_t opcode = 0;
-  std::vector<uint32_t> spec;       // static parameters, family-defined words
-  std::vector<TensorId> slots;      // operand row: tensor of each slot (kInvalidId = 0); at most abi::kOperandSlots
+  std::vector<uint32_t> spec;   // static parameters, family-defined words
+  std::vector<TensorId> slots;  // operand row: tensor of each slot (kInvalidId = 0); at most abi::kOperandSlots
   uint32_t num_tiles = 0;
   uint32_t num_join_groups = 0;
   uint32_t num_final_tiles = 0;
@@ -153,7 +154,7 @@ struct HostTensor {
 struct ReferenceContext {
   const OpInfo& op;
   const ShapeEnv& shapes;
-  std::span<const HostTensor> inputs;   // those in OpInfo::updates may be written
+  std::span<const HostTensor> inputs;  // those in OpInfo::updates may be written
   std::span<const HostTensor> outputs;
 };
 
@@ -164,7 +165,8 @@ struct CpuTile {
   std::span<const uint32_t> spec;
   void* const* operands = nullptr;  // the op's row, abi::kOperandSlots addresses
   std::span<std::byte> scratch;     // private to the worker, at least kCpuScratchBytes, 64-byte aligned
-  // Arrives at the instruction's join counter: true for the last arriver, which then sees everything that the others wrote.
+  // Arrives at the instruction's join counter: true for the last arriver, which then sees everything that the others
+  // wrote.
   const std::function<bool()>* join = nullptr;
 
   template <class T>
@@ -208,7 +210,8 @@ class OpFamily : public OpSchema {
   // The whole op in double precision with the roundings that its outputs define. Naive on purpose: it is the oracle.
   virtual Status reference(const ReferenceContext& context) const = 0;
   virtual void run_tile(const CpuTile& tile) const = 0;
-  // Reader's check, because plans come from files: would run_tile, given operands of these dtypes and dims, stay inside them?
+  // Reader's check, because plans come from files: would run_tile, given operands of these dtypes and dims, stay inside
+  // them?
   virtual Status check_instruction(const InstructionCheck& check) const = 0;
   // "m 0..16, n 128..256, k-split 2" for the disassembler; and "N=2624 K=6144 ..." for a spec.
   virtual std::string describe_payload(uint32_t opcode, std::span<const uint32_t> payload) const = 0;

@@ -53,7 +53,8 @@ class PlanChecker {
     if (plan_.queue_depth == 0 || plan_.queue_depth > kMaxQueueDepth) return bad("queue depth {}", plan_.queue_depth);
     const uint64_t slots = uint64_t{plan_.num_workers} * plan_.queue_depth;
     if (slots > kMaxPlanInstructions || slots != plan_.instructions.size())
-      return bad("{} instructions for {} workers x {}", plan_.instructions.size(), plan_.num_workers, plan_.queue_depth);
+      return bad("{} instructions for {} workers x {}", plan_.instructions.size(), plan_.num_workers,
+                 plan_.queue_depth);
     if (plan_.num_tasks == 0 || plan_.num_tasks > slots) return bad("{} tasks in {} slots", plan_.num_tasks, slots);
     return {};
   }
@@ -64,9 +65,11 @@ class PlanChecker {
       if (t.name.empty() || !names.insert(t.name).second) return bad("tensor name '{}' is empty or used twice", t.name);
       uint64_t bytes = size_in_bytes(t.dtype);
       if (bytes == 0) return bad("tensor '{}' has an unknown dtype", t.name);
-      if (t.dims.empty() || t.dims.size() > kMaxRank) return bad("tensor '{}' has {} dimensions", t.name, t.dims.size());
+      if (t.dims.empty() || t.dims.size() > kMaxRank)
+        return bad("tensor '{}' has {} dimensions", t.name, t.dims.size());
       for (const int64_t d : t.dims)
-        if (d <= 0 || d > INT32_MAX || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) || bytes > INT64_MAX)
+        if (d <= 0 || d > INT32_MAX || __builtin_mul_overflow(bytes, static_cast<uint64_t>(d), &bytes) ||
+            bytes > INT64_MAX)
           return bad("tensor '{}' has impossible dims {}", t.name, to_string(t.dims));
       if (bytes != t.num_bytes) return bad("tensor '{}' has {} bytes, its dims make {}", t.name, t.num_bytes, bytes);
     }
@@ -99,12 +102,15 @@ class PlanChecker {
     for (size_t r = 0; r < plan_.operand_rows.size(); ++r) {
       const PlanOperandRow& row = plan_.operand_rows[r];
       families_.push_back(find_op_family_by_opcode(row.opcode));
-      if (families_.back() == nullptr) return bad("operand row '{}' has the unknown opcode {:#x}", row.name, row.opcode);
-      if (row.tensors.size() != abi::kOperandSlots) return bad("operand row '{}' has {} slots", row.name, row.tensors.size());
+      if (families_.back() == nullptr)
+        return bad("operand row '{}' has the unknown opcode {:#x}", row.name, row.opcode);
+      if (row.tensors.size() != abi::kOperandSlots)
+        return bad("operand row '{}' has {} slots", row.name, row.tensors.size());
       for (uint32_t s = 0; s < abi::kOperandSlots; ++s) {
         if (row.tensors[s] == kInvalidId) continue;
         if (row.tensors[s] >= plan_.tensors.size())
-          return bad("operand row '{}' slot {} names tensor {} of {}", row.name, s, row.tensors[s], plan_.tensors.size());
+          return bad("operand row '{}' slot {} names tensor {} of {}", row.name, s, row.tensors[s],
+                     plan_.tensors.size());
         const PlanTensor& t = plan_.tensors[row.tensors[s]];
         operands_[r][s] = {true, t.dtype, t.dims};
       }
@@ -115,7 +121,8 @@ class PlanChecker {
     for (size_t e = 0; e < plan_.events.size(); ++e) {
       const PlanEvent& event = plan_.events[e];
       if (event.total == 0 || event.producer_row >= plan_.operand_rows.size() || event.publication > 0xff)
-        return bad("event {} has total {}, producer row {}, publication {}", e, event.total, event.producer_row, event.publication);
+        return bad("event {} has total {}, producer row {}, publication {}", e, event.total, event.producer_row,
+                   event.publication);
     }
     for (size_t j = 0; j < plan_.join_counts.size(); ++j)
       if (plan_.join_counts[j] == 0) return bad("join counter {} expects no arrival", j);
@@ -153,8 +160,10 @@ class PlanChecker {
     MEGARTP_TRY(check_join(i));
     const InstructionCheck check{i, plan_.specs[i.spec_id].words, operands_[i.operand_row]};
     if (Status s = families_[i.operand_row]->check_instruction(check); !s)
-      return tl::unexpected(std::move(s).error().with("task", std::to_string(i.task_id)).with(
-          "op", plan_.operand_rows[i.operand_row].name));
+      return tl::unexpected(std::move(s)
+                                .error()
+                                .with("task", std::to_string(i.task_id))
+                                .with("op", plan_.operand_rows[i.operand_row].name));
     return {};
   }
 
@@ -171,10 +180,11 @@ class PlanChecker {
       first = &i;
       return count_signals(i);  // only the last arriver sends them
     }
-    if (abi::num_signals(*first) != abi::num_signals(i) || std::memcmp(first->signals, i.signals, sizeof(i.signals)) != 0 ||
-        first->operand_row != i.operand_row || first->spec_id != i.spec_id)
-      return bad("tasks {} and {} share join counter {} but differ in signals, operands or spec", first->task_id, i.task_id,
-                 i.join_counter);
+    if (abi::num_signals(*first) != abi::num_signals(i) ||
+        std::memcmp(first->signals, i.signals, sizeof(i.signals)) != 0 || first->operand_row != i.operand_row ||
+        first->spec_id != i.spec_id)
+      return bad("tasks {} and {} share join counter {} but differ in signals, operands or spec", first->task_id,
+                 i.task_id, i.join_counter);
     return {};
   }
 

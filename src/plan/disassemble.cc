@@ -18,7 +18,8 @@ std::string describe_payload(const abi::Instruction& i) {
 
 void append_header(const KernelPlan& plan, std::string& out) {
   auto to = std::back_inserter(out);
-  fmt::format_to(to, "plan of graph '{}' for {}, packer {}, finalizer {}\n", plan.graph_name, plan.target, plan.packer, plan.finalizer);
+  fmt::format_to(to, "plan of graph '{}' for {}, packer {}, finalizer {}\n", plan.graph_name, plan.target, plan.packer,
+                 plan.finalizer);
   out += "shapes:";
   for (const auto& [name, value] : plan.shapes.symbols) fmt::format_to(to, " {}={}", name, value);
   for (const RequestShape& r : plan.shapes.requests) fmt::format_to(to, " [{} rows, kv {}]", r.num_rows, r.kv_len);
@@ -28,13 +29,15 @@ void append_header(const KernelPlan& plan, std::string& out) {
   for (size_t s = 0; s < plan.specs.size(); ++s) {
     const PlanSpec& spec = plan.specs[s];
     const OpFamily* family = find_op_family_by_opcode(spec.opcode);
-    fmt::format_to(to, "  s{} {}: {}\n", s, opcode_name(spec.opcode),
-                   family != nullptr ? family->describe_spec(spec.words) : fmt::format("{}", fmt::join(spec.words, " ")));
+    fmt::format_to(
+        to, "  s{} {}: {}\n", s, opcode_name(spec.opcode),
+        family != nullptr ? family->describe_spec(spec.words) : fmt::format("{}", fmt::join(spec.words, " ")));
   }
   out += "\ntensors\n";
   for (size_t t = 0; t < plan.tensors.size(); ++t) {
     const PlanTensor& tensor = plan.tensors[t];
-    fmt::format_to(to, "  t{} {} {} {} {}", t, tensor.name, to_string(tensor.dtype), to_string(tensor.dims), to_string(tensor.storage));
+    fmt::format_to(to, "  t{} {} {} {} {}", t, tensor.name, to_string(tensor.dtype), to_string(tensor.dims),
+                   to_string(tensor.storage));
     if (tensor.arena_offset != kExternal) fmt::format_to(to, " @{:#x}", tensor.arena_offset);
     out += "\n";
   }
@@ -42,8 +45,7 @@ void append_header(const KernelPlan& plan, std::string& out) {
   for (size_t r = 0; r < plan.operand_rows.size(); ++r) {
     const PlanOperandRow& row = plan.operand_rows[r];
     fmt::format_to(to, "  r{} {} (op {}, {}):", r, row.name, row.op, opcode_name(row.opcode));
-    for (const uint32_t t : row.tensors)
-      out += t == kInvalidId ? " -" : fmt::format(" t{}", t);
+    for (const uint32_t t : row.tensors) out += t == kInvalidId ? " -" : fmt::format(" t{}", t);
     while (out.ends_with(" -")) out.resize(out.size() - 2);
     out += "\n";
   }

@@ -31,15 +31,15 @@ struct PlanTensor {
 };
 
 struct PlanOperandRow {
-  std::string name;                // stage name, "B0.gemm"
-  std::string op;                  // op name, "B0"
+  std::string name;  // stage name, "B0.gemm"
+  std::string op;    // op name, "B0"
   uint32_t opcode = 0;
-  std::vector<uint32_t> tensors;   // abi::kOperandSlots entries: index into tensors, or kInvalidId
+  std::vector<uint32_t> tensors;  // abi::kOperandSlots entries: index into tensors, or kInvalidId
 };
 
 struct PlanEvent {
-  uint32_t total = 0;        // what all signals of one run add up to
-  uint32_t producer_row = 0; // operand row of the stage that signals it
+  uint32_t total = 0;         // what all signals of one run add up to
+  uint32_t producer_row = 0;  // operand row of the stage that signals it
   uint32_t publication = 0;
 };
 
@@ -52,8 +52,8 @@ struct KernelPlan {
   std::string graph_name;
   std::string target;
   std::string packer;
-  std::string finalizer;      // "fused", "tasks"
-  std::string graph_hash;     // XXH3-128 of the graph's JSON, hex; set by whoever has the JSON, pack() leaves it empty
+  std::string finalizer;   // "fused", "tasks"
+  std::string graph_hash;  // XXH3-128 of the graph's JSON, hex; set by whoever has the JSON, pack() leaves it empty
   ShapeEnv shapes;
   uint32_t num_tasks = 0;
   uint32_t num_workers = 0;
@@ -77,13 +77,14 @@ struct PackOptions {
 };
 Result<KernelPlan> pack(const TaskGraph& tasks, const TargetDesc& target, const PackOptions& options = {});
 
-// Structural check, linear time: every index in range, reserved words zero, every task once, signals add up to totals, payloads
-// accepted by their families. (Ordering is proved elsewhere.)
+// Structural check, linear time: every index in range, reserved words zero, every task once, signals add up to totals,
+// payloads accepted by their families. (Ordering is proved elsewhere.)
 Status check_plan(const KernelPlan& plan);
 
-// File: "MRTPPLAN", versions, sizes, XXH3-128 of the rest, a JSON header, then little-endian sections. docs/instruction-abi.md.
+// File: "MRTPPLAN", versions, sizes, XXH3-128 of the rest, a JSON header, then little-endian sections.
+// docs/instruction-abi.md.
 std::string serialize_plan(const KernelPlan& plan);
-Result<KernelPlan> parse_plan(std::string_view bytes);  // never trusts a byte; ends with check_plan
+Result<KernelPlan> parse_plan(std::string_view bytes);              // never trusts a byte; ends with check_plan
 Status save_plan(const KernelPlan& plan, const std::string& path);  // temporary file, fsync, rename
 Result<KernelPlan> load_plan(const std::string& path);
 

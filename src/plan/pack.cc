@@ -60,7 +60,8 @@ std::string_view to_string(Packer packer) {
 Result<Packer> parse_packer(std::string_view name) {
   for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath})
     if (to_string(p) == name) return p;
-  return make_error(ErrorCode::kInvalidArgument, fmt::format("unknown packer '{}'; known: round-robin, critical-path", name));
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("unknown packer '{}'; known: round-robin, critical-path", name));
 }
 
 namespace plan {
@@ -89,9 +90,11 @@ Result<KernelPlan> pack(const TaskGraph& tasks, const TargetDesc& target, const 
   out.shapes = tasks.shapes;
   out.num_tasks = static_cast<uint32_t>(tasks.tasks.size());
   out.num_workers = options.num_workers != 0 ? options.num_workers : target.num_workers;
-  if (out.num_tasks == 0) return make_error(ErrorCode::kInvalidArgument, fmt::format("graph '{}' has no tasks", tasks.name));
+  if (out.num_tasks == 0)
+    return make_error(ErrorCode::kInvalidArgument, fmt::format("graph '{}' has no tasks", tasks.name));
   if (out.num_workers == 0 || out.num_workers > kMaxWorkers)
-    return make_error(ErrorCode::kInvalidArgument, fmt::format("{} workers; from 1 to {} are possible", out.num_workers, kMaxWorkers));
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("{} workers; from 1 to {} are possible", out.num_workers, kMaxWorkers));
   {
     const plan::Schedule schedule = options.packer == Packer::kRoundRobin
                                         ? plan::schedule_round_robin(tasks, out.num_workers)

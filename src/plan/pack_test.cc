@@ -110,8 +110,8 @@ TEST(Pack, RefusesWhatItCannotHold) {
 }
 
 TEST(CriticalPath, StartsTheLongChainFirst) {
-  // Two independent stages: many cheap tiles, and one tile that a chain of three follows. The chain's head has the higher id and
-  // must still come first.
+  // Two independent stages: many cheap tiles, and one tile that a chain of three follows. The chain's head has the
+  // higher id and must still come first.
   BoxGraph g;
   const TensorId a = g.add_tensor({32, 8});
   const TensorId c = g.add_tensor({4, 8});
@@ -162,10 +162,12 @@ bool runs_to_the_end(const TaskGraph& g, const plan::Schedule& s) {
       while (at[w] < s.offsets[w + 1]) {
         const Task& task = g.tasks[s.tasks[at[w]]];
         bool can_run = true;
-        for (uint32_t i = 0; i < task.num_waits; ++i) can_run = can_run && counters[task.waits[i].event] >= task.waits[i].threshold;
+        for (uint32_t i = 0; i < task.num_waits; ++i)
+          can_run = can_run && counters[task.waits[i].event] >= task.waits[i].threshold;
         if (!can_run) break;
         if (task.join_group == abi::kNoJoin || ++arrivals[task.join_group] == g.join_counts[task.join_group])
-          for (uint32_t i = 0; i < task.num_signals; ++i) counters[task.signals[i].event] += abi::increment(task.signals[i]);
+          for (uint32_t i = 0; i < task.num_signals; ++i)
+            counters[task.signals[i].event] += abi::increment(task.signals[i]);
         ++at[w];
         ++done;
         progress = true;

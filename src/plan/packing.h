@@ -9,8 +9,8 @@
 
 namespace megartp::plan {
 
-// Tasks of each worker, in the order in which it runs them. All queues follow one topological order of the tasks, so a worker that
-// waits always waits for tasks that stand earlier in that order: no deadlock is possible.
+// Tasks of each worker, in the order in which it runs them. All queues follow one topological order of the tasks, so a
+// worker that waits always waits for tasks that stand earlier in that order: no deadlock is possible.
 struct Schedule {
   std::vector<uint32_t> offsets;  // CSR worker -> tasks
   std::vector<uint32_t> tasks;
@@ -21,9 +21,9 @@ double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_wor
 
 Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers);
 
-// List scheduling: the worker that is free first takes, of the tasks whose inputs are there, the one with the longest remaining path
-// (costs and event latencies); ties go to the lower task id. O(n log n) through events, never over pairs of tasks. Errors: events
-// that form a cycle or wait for more signals than are sent (kInternal).
+// List scheduling: the worker that is free first takes, of the tasks whose inputs are there, the one with the longest
+// remaining path (costs and event latencies); ties go to the lower task id. O(n log n) through events, never over pairs
+// of tasks. Errors: events that form a cycle or wait for more signals than are sent (kInternal).
 Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
 
 inline constexpr uint64_t kArenaAlignment = 256;

@@ -82,7 +82,8 @@ class SectionReader {
 
 bool read_sections(SectionReader reader, const PlanHeader& header, KernelPlan& plan) {
   if (!reader.read(plan.instructions, uint64_t{plan.num_workers} * plan.queue_depth)) return false;
-  if (!reader.can_hold(header.num_events, sizeof(PlanEvent)) || !reader.read(plan.events, header.num_events)) return false;
+  if (!reader.can_hold(header.num_events, sizeof(PlanEvent)) || !reader.read(plan.events, header.num_events))
+    return false;
   if (!reader.read(plan.join_counts, header.num_joins)) return false;
   for (PlanOperandRow& row : plan.operand_rows)
     if (!reader.read(row.opcode) || !reader.read(row.tensors, abi::kOperandSlots)) return false;
@@ -127,18 +128,21 @@ Result<KernelPlan> parse_plan(std::string_view bytes) {
   if (bytes.size() < kPreambleBytes || !bytes.starts_with(kMagic))
     return make_error(ErrorCode::kParse, "not a plan file: it does not begin with " + std::string(kMagic));
   if (const auto v = get<uint32_t>(bytes, kVersionAt); v != kFormatVersion)
-    return make_error(ErrorCode::kParse, fmt::format("plan file has format version {}, this program reads {}", v, kFormatVersion));
+    return make_error(ErrorCode::kParse,
+                      fmt::format("plan file has format version {}, this program reads {}", v, kFormatVersion));
   if (const auto v = get<uint32_t>(bytes, kAbiVersionAt); v != abi::kAbiVersion)
     return make_error(ErrorCode::kParse,
-                      fmt::format("plan file has instruction ABI version {}, this program runs {}; make the plan again", v,
-                                  abi::kAbiVersion));
+                      fmt::format("plan file has instruction ABI version {}, this program runs {}; make the plan again",
+                                  v, abi::kAbiVersion));
   if (const auto size = get<uint64_t>(bytes, kFileBytesAt); size != bytes.size())
-    return make_error(ErrorCode::kParse, fmt::format("plan file is {} bytes long, its header says {}", bytes.size(), size));
+    return make_error(ErrorCode::kParse,
+                      fmt::format("plan file is {} bytes long, its header says {}", bytes.size(), size));
   if (checksum(bytes) != get<std::array<uint8_t, 16>>(bytes, kChecksumAt))
     return make_error(ErrorCode::kParse, "plan file is damaged: its checksum does not match");
   const auto header_bytes = get<uint64_t>(bytes, kHeaderBytesAt);
   if (header_bytes > bytes.size() - kPreambleBytes)
-    return make_error(ErrorCode::kParse, fmt::format("plan file: header of {} bytes in {} bytes", header_bytes, bytes.size()));
+    return make_error(ErrorCode::kParse,
+                      fmt::format("plan file: header of {} bytes in {} bytes", header_bytes, bytes.size()));
   KernelPlan plan;
   const PlanHeader header = MEGARTP_TRY(parse_plan_header(bytes.substr(kPreambleBytes, header_bytes), plan));
   const uint64_t sections_at = round_up<uint64_t>(kPreambleBytes + header_bytes, kSectionAlignment);
@@ -157,7 +161,9 @@ void seal_plan_bytes(std::string& bytes) {
   put(bytes, kChecksumAt, checksum(bytes));
 }
 
-Status save_plan(const KernelPlan& plan, const std::string& path) { return write_file_atomic(path, serialize_plan(plan)); }
+Status save_plan(const KernelPlan& plan, const std::string& path) {
+  return write_file_atomic(path, serialize_plan(plan));
+}
 
 Result<KernelPlan> load_plan(const std::string& path) {
   constexpr uint64_t kMaxPlanFileBytes = uint64_t{1} << 34;

@@ -4,10 +4,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 #include <rapidcheck.h>
 #include <rapidcheck/gtest.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include "plan/plan_json.h"
 #include "plan/plan_seal.h"
@@ -53,7 +53,8 @@ TEST(PlanFile, EveryFlippedByteIsNoticed) {
 
 TEST(PlanFile, EveryTruncationIsNoticed) {
   const std::string good = serialize_plan(testing::packed_chain(2, 2, 2));
-  for (size_t size = 0; size < good.size(); ++size) ASSERT_FALSE(parse_plan(std::string_view(good).substr(0, size))) << size;
+  for (size_t size = 0; size < good.size(); ++size)
+    ASSERT_FALSE(parse_plan(std::string_view(good).substr(0, size))) << size;
   EXPECT_FALSE(parse_plan(good + '\0'));
 }
 

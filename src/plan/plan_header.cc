@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::array kStorages{Storage::kRuntimeArg, Storage::kWeight, Storage::kActivation, Storage::kState, Storage::kOutput};
+constexpr std::array kStorages{Storage::kRuntimeArg, Storage::kWeight, Storage::kActivation, Storage::kState,
+                               Storage::kOutput};
 
 // Typed access to an object of unknown content; the first problem is kept.
 class Fields {
@@ -98,7 +99,8 @@ Result<PlanTensor> parse_tensor(const Json& json, size_t idx) {
 Status parse_shapes(Fields& f, ShapeEnv& shapes) {
   Fields s(f.object("shapes"), "shapes");
   for (const auto& [name, value] : s.object("symbols").items()) {
-    if (!value.is_number_unsigned() || value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+    if (!value.is_number_unsigned() ||
+        value.get<uint64_t>() > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
       s.fail(fmt::format("symbol '{}' is not a number in range", name));
     else
       shapes.set(name, value.get<int64_t>());

@@ -33,7 +33,8 @@ Json events_list(const KernelPlan& plan) {
   std::vector<EventUse> uses(plan.events.size());
   for (const abi::Instruction& i : plan.instructions) {
     if (i.opcode == abi::kOpcodeNoOp) continue;
-    for (uint32_t w = 0; w < abi::num_waits(i); ++w) uses[i.waits[w].event].consumers.emplace_back(i.operand_row, i.task_id);
+    for (uint32_t w = 0; w < abi::num_waits(i); ++w)
+      uses[i.waits[w].event].consumers.emplace_back(i.operand_row, i.task_id);
     for (uint32_t s = 0; s < abi::num_signals(i); ++s) uses[i.signals[s].event].producers.push_back(i.task_id);
   }
   Json list = Json::array();
@@ -53,12 +54,13 @@ Json events_list(const KernelPlan& plan) {
       entry["count"] = entry["count"].get<size_t>() + tasks.size();
       for (Json& range : to_ranges(tasks)) entry["tasks"].push_back(std::move(range));
     }
-    list.push_back({{"id", e},
-                    {"threshold", plan.events[e].total},
-                    {"publication", plan.events[e].publication},
-                    {"producers",
-                     {{"op", row.op}, {"row", row.name}, {"count", use.producers.size()}, {"tasks", to_ranges(use.producers)}}},
-                    {"consumers", std::move(consumers)}});
+    list.push_back(
+        {{"id", e},
+         {"threshold", plan.events[e].total},
+         {"publication", plan.events[e].publication},
+         {"producers",
+          {{"op", row.op}, {"row", row.name}, {"count", use.producers.size()}, {"tasks", to_ranges(use.producers)}}},
+         {"consumers", std::move(consumers)}});
   }
   return list;
 }
@@ -68,7 +70,8 @@ Json operand_table(const KernelPlan& plan) {
   for (const PlanOperandRow& row : plan.operand_rows) {
     Json slots = Json::array();
     for (const uint32_t t : row.tensors) slots.push_back(t == kInvalidId ? Json(nullptr) : Json(plan.tensors[t].name));
-    table.push_back({{"name", row.name}, {"op", row.op}, {"opcode", opcode_name(row.opcode)}, {"slots", std::move(slots)}});
+    table.push_back(
+        {{"name", row.name}, {"op", row.op}, {"opcode", opcode_name(row.opcode)}, {"slots", std::move(slots)}});
   }
   return table;
 }

@@ -1,4 +1,5 @@
-// Bounds that every plan keeps, so that a reader can reject a lying file before it allocates; and the padding instruction.
+// Bounds that every plan keeps, so that a reader can reject a lying file before it allocates; and the padding
+// instruction.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// For fuzzers and tests: makes a changed plan file pass the size and checksum tests, so that what lies behind them is exercised.
+// For fuzzers and tests: makes a changed plan file pass the size and checksum tests, so that what lies behind them is
+// exercised.
 #pragma once
 
 #include <string>

@@ -89,8 +89,9 @@ class ListScheduler {
       free_.pop();
       if (ready_.empty()) {
         if (arriving_.empty())
-          return make_error(ErrorCode::kInternal, fmt::format("graph '{}': {} of {} tasks wait for events that never fire",
-                                                              graph_.name, num_tasks - order_.size(), num_tasks));
+          return make_error(ErrorCode::kInternal,
+                            fmt::format("graph '{}': {} of {} tasks wait for events that never fire", graph_.name,
+                                        num_tasks - order_.size(), num_tasks));
         worker.time = std::max(worker.time, arriving_.top().time);
       }
       for (; !arriving_.empty() && arriving_.top().time <= worker.time; arriving_.pop())
@@ -135,8 +136,8 @@ class ListScheduler {
   uint32_t num_workers_;
   Nanoseconds latency_;
   std::vector<Nanoseconds> cost_, rank_;
-  std::vector<Nanoseconds> start_;  // of a task: when its last event fires
-  std::vector<uint8_t> missing_;    // events that a task still waits for
+  std::vector<Nanoseconds> start_;                  // of a task: when its last event fires
+  std::vector<uint8_t> missing_;                    // events that a task still waits for
   std::vector<uint32_t> waiter_offsets_, waiters_;  // CSR event -> tasks
   std::vector<uint32_t> signallers_;                // tasks that have yet to signal an event
   std::vector<Nanoseconds> event_time_;
@@ -151,7 +152,8 @@ class ListScheduler {
 double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_workers) {
   // GB/s = 1e3 bytes a microsecond; GFLOP/s likewise.
   const double share = 1e3 / num_workers;
-  const double memory_us = target.read_gb_per_s > 0 ? static_cast<double>(task.bytes) / (target.read_gb_per_s * share) : 0;
+  const double memory_us =
+      target.read_gb_per_s > 0 ? static_cast<double>(task.bytes) / (target.read_gb_per_s * share) : 0;
   const double arithmetic_us = target.gflops > 0 ? static_cast<double>(task.flops) / (target.gflops * share) : 0;
   return target.task_overhead_us + std::max(memory_us, arithmetic_us);
 }

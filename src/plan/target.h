@@ -11,15 +11,15 @@
 namespace megartp {
 
 struct TargetDesc {
-  std::string name;                // "h200"
-  std::string arch;                // "sm_90a", "cpu"
-  uint32_t num_workers = 1;        // SMs, or threads
-  uint32_t smem_bytes = 0;         // per worker
+  std::string name;          // "h200"
+  std::string arch;          // "sm_90a", "cpu"
+  uint32_t num_workers = 1;  // SMs, or threads
+  uint32_t smem_bytes = 0;   // per worker
   uint32_t page_bytes = 16384;
-  double read_gb_per_s = 0;        // whole chip, measured or specified
-  double gflops = 0;               // whole chip, dense FP8
-  double task_overhead_us = 0;     // fixed cost of one tile task
-  double event_latency_us = 0;     // signal to wait, one way
+  double read_gb_per_s = 0;     // whole chip, measured or specified
+  double gflops = 0;            // whole chip, dense FP8
+  double task_overhead_us = 0;  // fixed cost of one tile task
+  double event_latency_us = 0;  // signal to wait, one way
 };
 
 std::span<const TargetDesc> target_presets();  // cpu, h200, h100, b300

@@ -28,7 +28,8 @@ const std::string& golden() {
   return path;
 }
 
-// A safetensors file with some tensors changed: `edit` gets name, dtype, dims and bytes, and returns false to drop the tensor.
+// A safetensors file with some tensors changed: `edit` gets name, dtype, dims and bytes, and returns false to drop the
+// tensor.
 struct EditableTensor {
   std::string name;
   DType dtype;
@@ -60,8 +61,9 @@ std::string edited(const std::string& from, const std::string& to, Edit edit) {
 CliResult run_golden(const std::string& weights, const std::string& input) {
   const std::string out = scratch_path("must_not_exist.safetensors");
   CliResult r = run_cli(fmt::format(
-      "run glm52-attention-pre --config {0}_config.json --weights '{1}' --input '{2}' --layer 6 --output '{3}'", golden(),
-      weights.empty() ? golden() + "_weights.safetensors" : weights, input.empty() ? golden() + "_io.safetensors" : input, out));
+      "run glm52-attention-pre --config {0}_config.json --weights '{1}' --input '{2}' --layer 6 --output '{3}'",
+      golden(), weights.empty() ? golden() + "_weights.safetensors" : weights,
+      input.empty() ? golden() + "_io.safetensors" : input, out));
   EXPECT_EQ(std::filesystem::exists(out), r.exit_code == 0);
   std::filesystem::remove(out);
   return r;
@@ -116,13 +118,17 @@ TEST(BadInput, Weights) {
                           ""),
                3, {wk, "[512, 128]", "[128, 512]"});
   expect_error(run_golden(edited(from, "w4", set_element<uint8_t>(wk, 777, 0xff)), ""), 3, {wk, "NaN"});
-  expect_error(run_golden(edited(from, "w5", set_element<float>("model.layers.6.self_attn.q_b_proj.weight_scale_inv", 3, -1.0F)), ""), 3,
-               {"q_b_proj.weight_scale_inv"});
+  expect_error(
+      run_golden(edited(from, "w5", set_element<float>("model.layers.6.self_attn.q_b_proj.weight_scale_inv", 3, -1.0F)),
+                 ""),
+      3, {"q_b_proj.weight_scale_inv"});
 }
 
 TEST(BadInput, Inputs) {
   const std::string from = golden() + "_io.safetensors";
-  const auto bad = [&](auto edit, const std::vector<std::string>& words) { expect_error(run_golden("", edited(from, "io", edit)), 3, words); };
+  const auto bad = [&](auto edit, const std::vector<std::string>& words) {
+    expect_error(run_golden("", edited(from, "io", edit)), 3, words);
+  };
   bad([](EditableTensor& t) { return t.name != "positions"; }, {"positions"});
   bad(set_element<int32_t>("block_table", 1, 11), {"block_table", "11"});
   bad(set_element<int32_t>("block_table", 0, -1), {"block_table"});
@@ -169,15 +175,21 @@ TEST(BadInput, Plans) {
   const std::string path = scratch_path("bad.plan");
   ASSERT_TRUE(write_file_atomic(path, "not a plan"));
   expect_error(run_cli(fmt::format("disasm '{}'", path)), 3, {path});
-  ASSERT_EQ(run_cli(fmt::format("plan glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 -q -o '{}'", small_config_path(), path)).exit_code, 0);
+  ASSERT_EQ(run_cli(fmt::format("plan glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 -q -o '{}'",
+                                small_config_path(), path))
+                .exit_code,
+            0);
   std::string bytes = read_file(path).value();
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   ASSERT_TRUE(write_file_atomic(path, bytes));
   expect_error(run_cli(fmt::format("disasm '{}'", path)), 3, {path, "checksum"});
-  expect_error(run_cli(fmt::format("run glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 --plan '{}'", small_config_path(), path)), 3, {path});
+  expect_error(run_cli(fmt::format("run glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 --plan '{}'",
+                                   small_config_path(), path)),
+               3, {path});
 }
 
-// A plan whose queues contradict its events is structurally sound; its run must end by itself, with a name for the cause.
+// A plan whose queues contradict its events is structurally sound; its run must end by itself, with a name for the
+// cause.
 TEST(BadInput, APlanThatCannotProgressIsExitCode6WithADump) {
   const auto config = glm52::load_config(small_config_path()).value();
   const OpGraph graph = glm52::attention_pre_graph(config, {}, 6);
@@ -187,7 +199,8 @@ TEST(BadInput, APlanThatCannotProgressIsExitCode6WithADump) {
   const std::string path = scratch_path("stuck.plan");
   const Status saved = save_plan(plan, path);
   ASSERT_TRUE(saved) << saved.error().to_string();
-  const CliResult r = run_cli(fmt::format("run glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 --plan '{}'", small_config_path(), path));
+  const CliResult r = run_cli(fmt::format(
+      "run glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 --plan '{}'", small_config_path(), path));
   EXPECT_EQ(r.exit_code, 6);
   EXPECT_THAT(r.err, HasSubstr("deadlock"));
   EXPECT_THAT(r.err, HasSubstr("worker 0: "));

@@ -41,8 +41,8 @@ CliResult run_cli(const std::string& arguments) {
   CliResult result;
   const std::string out = scratch_path("stdout");
   const std::string err = scratch_path("stderr");
-  const std::string command = fmt::format("MEGARTP_CACHE_DIR='{}' '{}' {} >'{}' 2>'{}' </dev/null", scratch_path("cache"), MEGARTP_CLI,
-                                          arguments, out, err);
+  const std::string command = fmt::format("MEGARTP_CACHE_DIR='{}' '{}' {} >'{}' 2>'{}' </dev/null",
+                                          scratch_path("cache"), MEGARTP_CLI, arguments, out, err);
   const int status = std::system(command.c_str());
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   result.out = read_file(out).value();

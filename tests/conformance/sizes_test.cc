@@ -1,4 +1,5 @@
-// Sizes beyond the default, each on cpu-threads against cpu-reference: batches, lengths, request mixes, other models' dims.
+// Sizes beyond the default, each on cpu-threads against cpu-reference: batches, lengths, request mixes, other models'
+// dims.
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,8 +50,8 @@ glm52::Config ragged_config() {
   return c;
 }
 
-// DeepSeek-V3.2's matrices with fewer heads: 2112 x 7168 QKV-A, heads of 192 that tiles of 128 do not match, half-split indexer
-// RoPE, YaRN.
+// DeepSeek-V3.2's matrices with fewer heads: 2112 x 7168 QKV-A, heads of 192 that tiles of 128 do not match, half-split
+// indexer RoPE, YaRN.
 glm52::Config deepseek_config() {
   glm52::Config c = glm52::deepseek_v3_2_config();
   c.num_attention_heads = 5;
@@ -61,7 +62,8 @@ glm52::Config deepseek_config() {
 class Checkpoint {
  public:
   Checkpoint(const glm52::Config& config, int64_t layer) {
-    path_ = fmt::format("{}/megartp_sizes_{}_{}.safetensors", std::filesystem::temp_directory_path().string(), getpid(), counter_++);
+    path_ = fmt::format("{}/megartp_sizes_{}_{}.safetensors", std::filesystem::temp_directory_path().string(), getpid(),
+                        counter_++);
     const Status ok = glm52::synth_weights(config, {layer}, 7, path_);
     EXPECT_TRUE(ok) << ok.error().to_string();
   }
@@ -75,10 +77,11 @@ class Checkpoint {
   std::string path_;
 };
 
-Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, FinalizerMode finalizer, Packer packer, uint32_t workers,
-                                     const CpuThreadsOptions& options = {}) {
+Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, FinalizerMode finalizer, Packer packer,
+                                     uint32_t workers, const CpuThreadsOptions& options = {}) {
   const TaskGraph tasks = MEGARTP_TRY(lower(run.graph, run.inputs.shapes, {finalizer}));
-  auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, MEGARTP_TRY(find_target("cpu")), {packer, workers})));
+  auto plan =
+      std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, MEGARTP_TRY(find_target("cpu")), {packer, workers})));
   auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_threads(plan, options))));
   MEGARTP_TRY(execution.run());
   return execution.collect();
@@ -165,13 +168,9 @@ TEST(Sizes, RaggedDims) {
   check_layer(ragged_config(), {{33, 600}});
 }
 
-TEST(Sizes, DeepSeekV32) {
-  check_layer(deepseek_config(), {{2, 100}, {1, 321}});
-}
+TEST(Sizes, DeepSeekV32) { check_layer(deepseek_config(), {{2, 100}, {1, 321}}); }
 
-TEST(Sizes, LayerWithoutIndexer) {
-  check_layer(small_config(), {{3, 90}}, 3);
-}
+TEST(Sizes, LayerWithoutIndexer) { check_layer(small_config(), {{3, 90}}, 3); }
 
 TEST(Sizes, Options) {
   glm52::Options o;
@@ -188,7 +187,8 @@ class Bits : public testing::Test {
   void SetUp() override {
     const glm52::Config config = small_config();
     checkpoint_ = std::make_unique<Checkpoint>(config, 6);
-    auto run = glm52::make_layer_run(config, {}, 6, glm52::synth_inputs(config, {}, *glm52::batch_shapes(requests_), 5).value(),
+    auto run = glm52::make_layer_run(config, {}, 6,
+                                     glm52::synth_inputs(config, {}, *glm52::batch_shapes(requests_), 5).value(),
                                      glm52::load_weights(config, 6, checkpoint_->path()).value());
     ASSERT_TRUE(run) << run.error().to_string();
     run_ = std::make_unique<glm52::LayerRun>(std::move(*run));

@@ -29,7 +29,8 @@ std::map<std::string, uint32_t> tasks_per_op(const TaskGraph& g) {
   return counts;
 }
 
-// For each op, the events that its tasks wait for as "producer op p<publication> >=threshold", which must be the same for all.
+// For each op, the events that its tasks wait for as "producer op p<publication> >=threshold", which must be the same
+// for all.
 std::string waits_of(const TaskGraph& g, uint32_t task) {
   std::string text;
   for (uint32_t w = 0; w < g.tasks[task].num_waits; ++w) {
@@ -42,11 +43,12 @@ std::string waits_of(const TaskGraph& g, uint32_t task) {
 TEST(AttentionPrePlan, FusedHas732TasksAnd70Events) {
   const TaskGraph g = lowered(16, 8192, 2, FinalizerMode::kFused);
   EXPECT_EQ(g.tasks.size(), 732U);
-  EXPECT_EQ(tasks_per_op(g), (std::map<std::string, uint32_t>{
-                                 {"A0", 16}, {"B0", 84}, {"C0", 48}, {"B1", 8}, {"D1", 128}, {"D0", 128}, {"D2", 256}, {"E1", 64}}));
+  EXPECT_EQ(tasks_per_op(g),
+            (std::map<std::string, uint32_t>{
+                {"A0", 16}, {"B0", 84}, {"C0", 48}, {"B1", 8}, {"D1", 128}, {"D0", 128}, {"D2", 256}, {"E1", 64}}));
   ASSERT_EQ(g.events.size(), 70U);
-  const std::map<std::string, std::string> expected{{"A0", ""},         {"B0", "A0>=16"}, {"C0", "A0>=16"},
-                                                    {"B1", "A0>=16"},   {"D0", "B0>=16"}, {"D1", "B0>=16, C0>=48"},
+  const std::map<std::string, std::string> expected{{"A0", ""},       {"B0", "A0>=16"}, {"C0", "A0>=16"},
+                                                    {"B1", "A0>=16"}, {"D0", "B0>=16"}, {"D1", "B0>=16, C0>=48"},
                                                     {"D2", "D0>=2"}};
   for (uint32_t t = 0; t < g.tasks.size(); ++t) {
     const std::string& op = g.op_names[g.stages[g.tasks[t].stage].op];
@@ -105,7 +107,8 @@ TEST_P(AttentionPreSizes, EveryPlanPassesItsCheck) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Sizes, AttentionPreSizes,
-                         ::testing::Values(Size{1, 1, 1}, Size{3, 63, 2}, Size{16, 8192, 2}, Size{33, 2049, 5}, Size{128, 65, 4}));
+                         ::testing::Values(Size{1, 1, 1}, Size{3, 63, 2}, Size{16, 8192, 2}, Size{33, 2049, 5},
+                                           Size{128, 65, 4}));
 
 TEST(AttentionPrePlan, TasksModeHasElevenStagesAndFileRoundTrips) {
   const TaskGraph g = lowered(16, 8192, 2, FinalizerMode::kTasks);

@@ -1,5 +1,5 @@
-// Distance of BF16 tensors in units in the last place, for tests of ops whose fp32 result may round to the neighbour of the
-// reference's.
+// Distance of BF16 tensors in units in the last place, for tests of ops whose fp32 result may round to the neighbour of
+// the reference's.
 #pragma once
 
 #include <algorithm>

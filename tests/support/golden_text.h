@@ -1,7 +1,7 @@
 // Golden text: compares what the code writes with a file in the repository.
 //
-// Used by tests of text forms. With MEGARTP_UPDATE_GOLDEN=1 in the environment the file is rewritten instead, and the test is skipped
-// so that a run that updates cannot be mistaken for one that passes.
+// Used by tests of text forms. With MEGARTP_UPDATE_GOLDEN=1 in the environment the file is rewritten instead, and the
+// test is skipped so that a run that updates cannot be mistaken for one that passes.
 #pragma once
 
 #include <cstdlib>

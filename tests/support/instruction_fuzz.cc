@@ -30,7 +30,8 @@ struct Subject {
 };
 
 uint32_t odd_word(RngSequence& rng, uint32_t old) {
-  constexpr uint32_t kWords[] = {0, 1, 2, 16, 63, 64, 65, 127, 128, 129, 0x7fffffffU, 0x80000000U, 0xffffff80U, 0xffffffffU};
+  constexpr uint32_t kWords[] = {0,   1,   2,   16,          63,          64,          65,
+                                 127, 128, 129, 0x7fffffffU, 0x80000000U, 0xffffff80U, 0xffffffffU};
   switch (rng.below(4)) {
     case 0: return kWords[rng.below(std::size(kWords))];
     case 1: return old + 1;
@@ -51,8 +52,8 @@ void mutate_operand(Operand& o, RngSequence& rng) {
     default:
       if (!o.dims.empty()) {
         int64_t& d = o.dims[rng.below(o.dims.size())];
-        d = std::max<int64_t>(1, rng.below(2) == 0 ? d + static_cast<int64_t>(rng.below(5)) - 2
-                                                   : static_cast<int64_t>(rng.below(300)));
+        d = std::max<int64_t>(
+            1, rng.below(2) == 0 ? d + static_cast<int64_t>(rng.below(5)) - 2 : static_cast<int64_t>(rng.below(300)));
       }
   }
 }
@@ -73,7 +74,9 @@ void mutate(Subject& s, RngSequence& rng) {
           s.spec.pop_back();
         }
         break;
-      case 2: s.instruction.counts = abi::make_counts(0, 0, static_cast<uint32_t>(rng.below(abi::kMaxPayload + 1))); break;
+      case 2:
+        s.instruction.counts = abi::make_counts(0, 0, static_cast<uint32_t>(rng.below(abi::kMaxPayload + 1)));
+        break;
       case 3: mutate_operand(s.operands[rng.below(s.operands.size())], rng); break;
       case 4: {  // the same dim of all operands that have it, so that they still agree
         int64_t from = 0;
@@ -81,7 +84,8 @@ void mutate(Subject& s, RngSequence& rng) {
           if (o.present && !o.dims.empty() && (from == 0 || rng.below(2) == 0)) from = o.dims[rng.below(o.dims.size())];
         const auto to = static_cast<int64_t>(1 + rng.below(200));
         for (Operand& o : s.operands) std::replace(o.dims.begin(), o.dims.end(), from, to);
-        if (rng.below(2) == 0) std::replace(s.spec.begin(), s.spec.end(), static_cast<uint32_t>(from), static_cast<uint32_t>(to));
+        if (rng.below(2) == 0)
+          std::replace(s.spec.begin(), s.spec.end(), static_cast<uint32_t>(from), static_cast<uint32_t>(to));
         break;
       }
       default: {
@@ -150,8 +154,8 @@ bool run(const OpFamily& family, const Subject& s, bool last) {
   family.run_tile(tile);
   for (const auto& b : buffers)
     EXPECT_TRUE(b->intact()) << family.kind() << ": a tile that check_instruction accepted wrote outside an operand: "
-                             << family.describe_payload(s.instruction.opcode, std::span(s.instruction.payload)) << ", spec "
-                             << family.describe_spec(s.spec);
+                             << family.describe_payload(s.instruction.opcode, std::span(s.instruction.payload))
+                             << ", spec " << family.describe_spec(s.spec);
   return true;
 }
 
@@ -162,7 +166,8 @@ InstructionFuzzResult fuzz_check_instruction(const OpCase& c, FinalizerMode mode
   OpGraph graph("instruction_fuzz");
   std::vector<Tensor> inputs;
   for (const OpInput& in : c.inputs)
-    inputs.push_back(in.is_state ? graph.state(in.name, in.dtype, in.shape) : graph.runtime_arg(in.name, in.dtype, in.shape));
+    inputs.push_back(in.is_state ? graph.state(in.name, in.dtype, in.shape)
+                                 : graph.runtime_arg(in.name, in.dtype, in.shape));
   graph.op(c.kind, "op", inputs, c.attrs);
   EXPECT_TRUE(graph.status()) << graph.status().error().to_string();
   if (!graph.status()) return result;

@@ -1,4 +1,5 @@
-// Lowers one op of a graph to its family's stages, without buffers: for tests that look at tile counts and regions of full-size ops.
+// Lowers one op of a graph to its family's stages, without buffers: for tests that look at tile counts and regions of
+// full-size ops.
 #pragma once
 
 #include <memory>

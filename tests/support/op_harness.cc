@@ -124,7 +124,8 @@ OpGraph build_graph(const OpCase& c) {
   OpGraph graph("op_harness");
   std::vector<Tensor> inputs;
   for (const OpInput& in : c.inputs)
-    inputs.push_back(in.is_state ? graph.state(in.name, in.dtype, in.shape) : graph.runtime_arg(in.name, in.dtype, in.shape));
+    inputs.push_back(in.is_state ? graph.state(in.name, in.dtype, in.shape)
+                                 : graph.runtime_arg(in.name, in.dtype, in.shape));
   graph.op(c.kind, "op", inputs, c.attrs);
   EXPECT_TRUE(graph.status()) << graph.status().error().to_string();
   return graph;
@@ -197,8 +198,7 @@ class TileRunner {
         original[s] = slot.buffer.bytes;
         const size_t size = size_in_bytes(slot.buffer.dtype);
         for (size_t e = 0; e < slot.buffer.count(); ++e)
-          if (may_read[s].empty() || may_read[s][e] == 0)
-            std::memset(slot.buffer.bytes.data() + e * size, 0xff, size);
+          if (may_read[s].empty() || may_read[s][e] == 0) std::memset(slot.buffer.bytes.data() + e * size, 0xff, size);
       }
       before[s] = slot.buffer.bytes;
     }
@@ -241,7 +241,8 @@ class TileRunner {
     ASSERT_TRUE(ok) << stage.name << ": check_instruction refused a tile of lower(): " << ok.error().to_string();
   }
 
-  void mark(const Access& a, std::vector<std::vector<uint8_t>>& marks, std::vector<std::vector<uint8_t>>* stage_writes) {
+  void mark(const Access& a, std::vector<std::vector<uint8_t>>& marks,
+            std::vector<std::vector<uint8_t>>* stage_writes) {
     ASSERT_LT(a.tensor, slots_.size());
     Slot& slot = slots_[a.tensor];
     auto& m = marks[a.tensor];
@@ -287,7 +288,8 @@ class TileRunner {
     t.scratch = std::span(base, kCpuScratchBytes);
     t.join = tile.join_group == abi::kNoJoin ? nullptr : &join;
     family_.run_tile(t);
-    EXPECT_EQ(joined, tile.join_group != abi::kNoJoin) << stage.name << ": a tile of a join group must arrive exactly once";
+    EXPECT_EQ(joined, tile.join_group != abi::kNoJoin)
+        << stage.name << ": a tile of a join group must arrive exactly once";
   }
 
   static uintptr_t round_up_64(uintptr_t x) { return (x + 63) & ~uintptr_t{63}; }
@@ -343,7 +345,8 @@ OpResult run_op_tiles(const OpCase& c, FinalizerMode mode, uint64_t order_seed, 
     const std::string name = output_name(graph, i);
     const auto& covered = runner.covered()[id];
     const bool partial = std::find(c.partial_outputs.begin(), c.partial_outputs.end(), name) != c.partial_outputs.end();
-    const auto written = static_cast<size_t>(std::count_if(covered.begin(), covered.end(), [](uint8_t v) { return v != 0; }));
+    const auto written =
+        static_cast<size_t>(std::count_if(covered.begin(), covered.end(), [](uint8_t v) { return v != 0; }));
     if (!partial) {
       EXPECT_EQ(written, slots[id].buffer.count()) << "output '" << name << "' is not fully written";
     }

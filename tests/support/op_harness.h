@@ -20,8 +20,8 @@
 
 namespace megartp::test {
 
-// calc_diff = 1 - 2<x,y> / (|x|^2 + |y|^2); 0 when both are zero. Equal infinities are skipped; any other non-finite value gives
-// infinity.
+// calc_diff = 1 - 2<x,y> / (|x|^2 + |y|^2); 0 when both are zero. Equal infinities are skipped; any other non-finite
+// value gives infinity.
 double calc_diff(const std::vector<double>& x, const std::vector<double>& y);
 
 // Elements of a tensor as doubles (F32, BF16, F8_E4M3, I32, U8, F64, I64).
@@ -63,9 +63,9 @@ struct OpCase {
 };
 
 struct OpResult {
-  std::vector<HostBuffer> inputs;   // after the run (states updated)
+  std::vector<HostBuffer> inputs;  // after the run (states updated)
   std::vector<HostBuffer> outputs;
-  size_t num_tiles = 0;             // of all stages
+  size_t num_tiles = 0;  // of all stages
   size_t num_final_tiles = 0;
 };
 
@@ -76,10 +76,11 @@ OpResult run_op_reference(const OpCase& op_case);
 OpResult check_op(const OpCase& op_case);
 
 // Fillers, deterministic in their seed.
-std::function<void(HostBuffer&)> fill_normal(uint64_t seed, double stddev = 1.0, double mean = 0.0);  // F32, BF16, F8 (rounded)
-std::function<void(HostBuffer&)> fill_uniform(uint64_t seed, double low, double high);                // F32, BF16, F8
-std::function<void(HostBuffer&)> fill_const(double value);                                            // any dtype
-std::function<void(HostBuffer&)> fill_int(uint64_t seed, int64_t low, int64_t high);                  // I32, U8: low <= v < high
-std::function<void(HostBuffer&)> fill_values(std::vector<int64_t> values);                            // I32
+std::function<void(HostBuffer&)> fill_normal(uint64_t seed, double stddev = 1.0,
+                                             double mean = 0.0);                        // F32, BF16, F8 (rounded)
+std::function<void(HostBuffer&)> fill_uniform(uint64_t seed, double low, double high);  // F32, BF16, F8
+std::function<void(HostBuffer&)> fill_const(double value);                              // any dtype
+std::function<void(HostBuffer&)> fill_int(uint64_t seed, int64_t low, int64_t high);    // I32, U8: low <= v < high
+std::function<void(HostBuffer&)> fill_values(std::vector<int64_t> values);              // I32
 
 }  // namespace megartp::test

@@ -10,11 +10,17 @@ namespace {
 
 class CpuReference final : public Executable {
  public:
-  CpuReference(const OpGraph& graph, ShapeEnv shapes, std::vector<std::vector<int64_t>> dims, std::vector<BoundTensor> tensors,
-               AlignedBytes arena)
-      : graph_(graph), shapes_(std::move(shapes)), dims_(std::move(dims)), bindings_(std::move(tensors)), arena_(std::move(arena)) {}
+  CpuReference(const OpGraph& graph, ShapeEnv shapes, std::vector<std::vector<int64_t>> dims,
+               std::vector<BoundTensor> tensors, AlignedBytes arena)
+      : graph_(graph),
+        shapes_(std::move(shapes)),
+        dims_(std::move(dims)),
+        bindings_(std::move(tensors)),
+        arena_(std::move(arena)) {}
 
-  Status bind(std::string_view tensor, void* data, size_t num_bytes) override { return bindings_.bind(tensor, data, num_bytes); }
+  Status bind(std::string_view tensor, void* data, size_t num_bytes) override {
+    return bindings_.bind(tensor, data, num_bytes);
+  }
   void* data(std::string_view tensor) const override { return bindings_.address(tensor); }
   void poison() override { bindings_.poison(std::byte{0xff}); }
 

@@ -20,10 +20,12 @@ class Counters {
   void signal(uint32_t i, uint32_t increment) { lines_[i].value.fetch_add(increment, std::memory_order_release); }
 
   // acquire: pairs with `signal` of every producer (their adds form one release sequence).
-  bool reached(uint32_t i, uint64_t threshold) const { return lines_[i].value.load(std::memory_order_acquire) >= threshold; }
+  bool reached(uint32_t i, uint64_t threshold) const {
+    return lines_[i].value.load(std::memory_order_acquire) >= threshold;
+  }
 
-  // Arrives at a join: true for the arrival that completes a multiple of `count`. acq_rel: the last arriver sees what the others
-  // wrote before they arrived.
+  // Arrives at a join: true for the arrival that completes a multiple of `count`. acq_rel: the last arriver sees what
+  // the others wrote before they arrived.
   bool join(uint32_t i, uint32_t count) {
     return (lines_[i].value.fetch_add(1, std::memory_order_acq_rel) + 1) % count == 0;
   }

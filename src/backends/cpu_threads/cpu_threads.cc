@@ -1,8 +1,8 @@
 // cpu-threads: N worker threads, one per queue, walk the plan's instruction tensor with the plan's counters.
 //
-// run() wakes the workers with a new epoch and watches them. A worker waits only for events, in queue order; the watchdog ends a
-// run that cannot progress (all unfinished workers wait, nothing changed between two looks) or that makes no progress for the
-// time-out, and reports what every worker was waiting for.
+// run() wakes the workers with a new epoch and watches them. A worker waits only for events, in queue order; the
+// watchdog ends a run that cannot progress (all unfinished workers wait, nothing changed between two looks) or that
+// makes no progress for the time-out, and reports what every worker was waiting for.
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -68,7 +68,8 @@ class CpuThreads final : public Executable {
     for (const PlanOperandRow& row : plan_->operand_rows) families_.push_back(find_op_family_by_opcode(row.opcode));
   }
 
-  // Starts the workers. kOutOfResources when the system gives no more threads or memory; those already started have left then.
+  // Starts the workers. kOutOfResources when the system gives no more threads or memory; those already started have
+  // left then.
   Status start() {
     try {
       for (uint32_t w = 0; w < plan_->num_workers; ++w) scratch_.emplace_back(kCpuScratchBytes);
@@ -76,8 +77,8 @@ class CpuThreads final : public Executable {
     } catch (const std::exception& e) {
       const size_t started = threads_.size();
       stop_workers();
-      return make_error(ErrorCode::kOutOfResources, "cpu-threads: cannot start worker " + std::to_string(started) + " of " +
-                                                        std::to_string(plan_->num_workers) + ": " + e.what());
+      return make_error(ErrorCode::kOutOfResources, "cpu-threads: cannot start worker " + std::to_string(started) +
+                                                        " of " + std::to_string(plan_->num_workers) + ": " + e.what());
     }
     return {};
   }
@@ -87,7 +88,9 @@ class CpuThreads final : public Executable {
   CpuThreads(const CpuThreads&) = delete;
   CpuThreads& operator=(const CpuThreads&) = delete;
 
-  Status bind(std::string_view tensor, void* data, size_t num_bytes) override { return bindings_.bind(tensor, data, num_bytes); }
+  Status bind(std::string_view tensor, void* data, size_t num_bytes) override {
+    return bindings_.bind(tensor, data, num_bytes);
+  }
   void* data(std::string_view tensor) const override { return bindings_.address(tensor); }
   void poison() override { bindings_.poison(std::byte{0xff}); }
 
@@ -193,7 +196,9 @@ class CpuThreads final : public Executable {
   }
 
   // What earlier runs added to an event.
-  uint64_t run_offset(uint32_t event) const { return (epoch_ - epoch_base_ - 1) * uint64_t{plan_->events[event].total}; }
+  uint64_t run_offset(uint32_t event) const {
+    return (epoch_ - epoch_base_ - 1) * uint64_t{plan_->events[event].total};
+  }
 
   void stop_workers() {
     {
@@ -271,7 +276,8 @@ class CpuThreads final : public Executable {
     const auto start = options_.collect_stats ? Clock::now() : Clock::time_point{};
     families_[instruction.operand_row]->run_tile(tile);
     if (options_.collect_stats) {
-      stats_[w].busy_ns[instruction.operand_row] += std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+      stats_[w].busy_ns[instruction.operand_row] +=
+          std::chrono::duration<double, std::nano>(Clock::now() - start).count();
       ++stats_[w].tasks[instruction.operand_row];
     }
     if (!last) return;
@@ -318,12 +324,14 @@ Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const Ke
   constexpr uint32_t kMaxThreads = 1024;
   if (plan->num_workers > kMaxThreads)
     return make_error(ErrorCode::kUnsupported, "cpu-threads: the plan has " + std::to_string(plan->num_workers) +
-                                                   " workers, at most " + std::to_string(kMaxThreads) + " threads are started");
+                                                   " workers, at most " + std::to_string(kMaxThreads) +
+                                                   " threads are started");
   AlignedBytes arena(plan->workspace_bytes);
   std::vector<BoundTensor> tensors;
   for (const PlanTensor& t : plan->tensors) {
     const bool external = t.arena_offset == kExternal;
-    tensors.push_back({t.name, t.dtype, t.storage, t.num_bytes, external, external ? nullptr : arena.get() + t.arena_offset});
+    tensors.push_back(
+        {t.name, t.dtype, t.storage, t.num_bytes, external, external ? nullptr : arena.get() + t.arena_offset});
   }
   auto executable = std::make_unique<CpuThreads>(std::move(plan), options, std::move(tensors), std::move(arena));
   MEGARTP_TRY(executable->start());

@@ -94,7 +94,8 @@ TEST(CpuThreads, BindingErrorsNameTheTensor) {
 KernelPlan crossed_plan() {
   KernelPlan plan = chain_plan(2, 2);
   // Queue w holds first[w], second[w]; reversed, second[w] waits for first[w], which stands behind it.
-  for (uint32_t w = 0; w < 2; ++w) std::swap(plan.instructions[w * plan.queue_depth], plan.instructions[w * plan.queue_depth + 1]);
+  for (uint32_t w = 0; w < 2; ++w)
+    std::swap(plan.instructions[w * plan.queue_depth], plan.instructions[w * plan.queue_depth + 1]);
   return plan;
 }
 
@@ -106,13 +107,15 @@ TEST(CpuThreads, ADeadlockIsNamed) {
   buffers.bind(*e);
   const auto start = std::chrono::steady_clock::now();
   const auto result = e->run();
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20)) << "a proved deadlock needs no time-out";
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(20))
+      << "a proved deadlock needs no time-out";
   ASSERT_FALSE(result);
   EXPECT_EQ(result.error().code, ErrorCode::kDeadlock);
   EXPECT_EQ(exit_code(result.error().code), 6);
   EXPECT_THAT(result.error().message, HasSubstr("2 of 2 workers wait"));
   EXPECT_THAT(result.error().details, HasSubstr("worker 0: task 2 of second (worker 0, slot 0) waits for event"));
-  EXPECT_THAT(result.error().details, HasSubstr("expects 1, has 0; still to be signalled by task 0 of first (worker 0, slot 1)"));
+  EXPECT_THAT(result.error().details,
+              HasSubstr("expects 1, has 0; still to be signalled by task 0 of first (worker 0, slot 1)"));
   EXPECT_THAT(result.error().details, HasSubstr("worker 1: "));
 }
 

@@ -20,7 +20,8 @@ namespace {
 
 std::string instruction_label(const KernelPlan& plan, uint32_t worker, uint32_t slot) {
   const abi::Instruction& i = plan.instruction(worker, slot);
-  return fmt::format("task {} of {} (worker {}, slot {})", i.task_id, plan.operand_rows[i.operand_row].name, worker, slot);
+  return fmt::format("task {} of {} (worker {}, slot {})", i.task_id, plan.operand_rows[i.operand_row].name, worker,
+                     slot);
 }
 
 // Instructions at or after a stalled worker's slot that signal `event`: they have not run.
@@ -50,8 +51,9 @@ std::string worker_line(const KernelPlan& plan, const StallReport& report, uint3
   if (s.phase == WorkerPhase::kRunning) return fmt::format("worker {}: runs {}", w, instruction_label(plan, w, s.slot));
   if (s.phase == WorkerPhase::kIdle) return fmt::format("worker {}: not started", w);
   const abi::Wait& wait = plan.instruction(w, s.slot).waits[s.wait_idx % abi::kMaxWaits];
-  return fmt::format("worker {}: {} waits for event {} of {}: expects {}, has {}; {}", w, instruction_label(plan, w, s.slot),
-                     wait.event, plan.operand_rows[plan.events[wait.event].producer_row].name, wait.threshold, s.actual,
+  return fmt::format("worker {}: {} waits for event {} of {}: expects {}, has {}; {}", w,
+                     instruction_label(plan, w, s.slot), wait.event,
+                     plan.operand_rows[plan.events[wait.event].producer_row].name, wait.threshold, s.actual,
                      missing_signallers(plan, report, wait.event));
 }
 
@@ -70,7 +72,8 @@ Error stall_error(const KernelPlan& plan, const StallReport& report, bool proved
   }
   const std::string head = proved ? std::string("deadlock: every unfinished worker waits")
                                   : fmt::format("time-out: no progress for {} ms", timeout.count());
-  error.message = fmt::format("{} ({} of {} workers wait){}{}", head, waiting, plan.num_workers, first.empty() ? "" : "; first: ", first);
+  error.message = fmt::format("{} ({} of {} workers wait){}{}", head, waiting, plan.num_workers,
+                              first.empty() ? "" : "; first: ", first);
   return error;
 }
 

@@ -30,8 +30,8 @@ std::vector<float> dequantize(const Buffer& codes, const Buffer& scales, int64_t
   std::vector<float> v(static_cast<size_t>(rows * cols));
   for (int64_t r = 0; r < rows; ++r)
     for (int64_t c = 0; c < cols; ++c)
-      v[static_cast<size_t>(r * cols + c)] = to_float(codes.as<e4m3>()[r * cols + c]) *
-                                             scales.as<float>()[r * groups + (group == 0 ? 0 : c / group)];
+      v[static_cast<size_t>(r * cols + c)] =
+          to_float(codes.as<e4m3>()[r * cols + c]) * scales.as<float>()[r * groups + (group == 0 ? 0 : c / group)];
   return v;
 }
 
@@ -102,7 +102,8 @@ Result<double> tensor_diff(const LayerRun& run, const std::string& name, const T
   if (name == "index_k_cache" || name == "mla_kv_cache") return cache_diff(run, name, g, w);
   for (const QuantizedPair& p : kPairs)
     if (name == p.codes)
-      return calc_diff(dequantize(g, got.find(p.scales)->second, p.group), dequantize(w, want.find(p.scales)->second, p.group));
+      return calc_diff(dequantize(g, got.find(p.scales)->second, p.group),
+                       dequantize(w, want.find(p.scales)->second, p.group));
   if (name == "gate_partials") {  // addends: only their sum has a meaning
     const auto sum = [](const Buffer& b) {
       const auto n = static_cast<size_t>(b.num_elems() / b.dims[0]);
@@ -123,8 +124,8 @@ bool is_scale(const std::string& name) {
 }
 
 // Compares what one op wrote. `skip_q_out_of_d0`: q_out is complete only after its last writer.
-Status compare_op(const LayerRun& run, const OpInfo& op, const TensorMap& got, const TensorMap& want, bool skip_q_out_of_d0,
-                  std::vector<TensorDiff>& diffs) {
+Status compare_op(const LayerRun& run, const OpInfo& op, const TensorMap& got, const TensorMap& want,
+                  bool skip_q_out_of_d0, std::vector<TensorDiff>& diffs) {
   for (const auto* ids : {&op.outputs, &op.updates}) {
     for (const TensorId id : *ids) {
       const TensorInfo& t = run.graph.tensor(id);
@@ -132,16 +133,17 @@ Status compare_op(const LayerRun& run, const OpInfo& op, const TensorMap& got, c
       if (!got.contains(t.name) || !want.contains(t.name))
         return make_error(ErrorCode::kInternal, "tensor '" + t.name + "' was not collected");
       const bool is_output = t.storage == Storage::kOutput || t.storage == Storage::kState;
-      diffs.push_back({op.name, t.name, is_output, MEGARTP_TRY(tensor_diff(run, t.name, got, want))});
+      diffs.push_back({ op.name, t.name, is_output, MEGARTP_TRY(tensor_diff(run, t.name, got, want)) });
     }
   }
   return {};
 }
 
-// The memory of one tensor for a reference op that runs on `got`: weights and arguments as they are bound, written tensors as
-// copies in `fresh`. A state that the op updates starts as the input's; any other written tensor starts as got's, so that an op
-// which writes a part is judged by that part.
-Result<HostTensor> reference_operand(const LayerRun& run, const TensorMap& got, TensorId id, bool is_written, TensorMap& fresh) {
+// The memory of one tensor for a reference op that runs on `got`: weights and arguments as they are bound, written
+// tensors as copies in `fresh`. A state that the op updates starts as the input's; any other written tensor starts as
+// got's, so that an op which writes a part is judged by that part.
+Result<HostTensor> reference_operand(const LayerRun& run, const TensorMap& got, TensorId id, bool is_written,
+                                     TensorMap& fresh) {
   const TensorInfo& t = run.graph.tensor(id);
   const auto dims = MEGARTP_TRY(run.inputs.shapes.eval(t.shape));
   if (const Weights::Item* item = run.weights.find(t.name); t.storage == Storage::kWeight && item != nullptr)

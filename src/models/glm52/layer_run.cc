@@ -13,14 +13,18 @@
 namespace megartp::glm52 {
 namespace {
 
-Result<std::vector<int64_t>> dims_of(const LayerRun& run, TensorId id) { return run.inputs.shapes.eval(run.graph.tensor(id).shape); }
+Result<std::vector<int64_t>> dims_of(const LayerRun& run, TensorId id) {
+  return run.inputs.shapes.eval(run.graph.tensor(id).shape);
+}
 
 }  // namespace
 
-Result<LayerRun> make_layer_run(const Config& config, const Options& options, int64_t layer, Inputs inputs, Weights weights) {
+Result<LayerRun> make_layer_run(const Config& config, const Options& options, int64_t layer, Inputs inputs,
+                                Weights weights) {
   MEGARTP_TRY(check_config(config));
   MEGARTP_TRY(check_inputs(config, inputs));
-  LayerRun run{config, options, layer, attention_pre_graph(config, options, layer), std::move(inputs), std::move(weights)};
+  LayerRun run{
+      config, options, layer, attention_pre_graph(config, options, layer), std::move(inputs), std::move(weights)};
   MEGARTP_TRY(Status(run.graph.status()));
   return run;
 }

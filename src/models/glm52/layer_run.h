@@ -1,4 +1,5 @@
-// One attention-pre layer made runnable on any executable: graph, inputs and weights bound, outputs collected and compared.
+// One attention-pre layer made runnable on any executable: graph, inputs and weights bound, outputs collected and
+// compared.
 //
 // Used by the command-line tool, the conformance tests and the benchmarks.
 #pragma once
@@ -25,12 +26,13 @@ struct LayerRun {
   Weights weights;
 };
 // Checks inputs and that the weights are those of this layer.
-Result<LayerRun> make_layer_run(const Config& config, const Options& options, int64_t layer, Inputs inputs, Weights weights);
+Result<LayerRun> make_layer_run(const Config& config, const Options& options, int64_t layer, Inputs inputs,
+                                Weights weights);
 
 using TensorMap = std::map<std::string, Buffer, std::less<>>;
 
-// An executable with memory of its own for everything that it writes: states start as copies of the inputs, so that several
-// executions of one LayerRun do not disturb each other.
+// An executable with memory of its own for everything that it writes: states start as copies of the inputs, so that
+// several executions of one LayerRun do not disturb each other.
 class LayerExecution {
  public:
   static Result<LayerExecution> create(const LayerRun& run, std::unique_ptr<Executable> executable);
@@ -53,12 +55,12 @@ struct TensorDiff {
   bool is_output = false;  // of the graph (outputs and states), not an intermediate
   double calc_diff = 0;    // 1 - 2<x,y>/(|x|^2+|y|^2); infinity when a value is missing (NaN)
 };
-// Compares what two executions of the same LayerRun wrote, op by op. FP8 tensors are compared together with their scales, caches
-// by the rows that the layer writes (all other bytes must be equal to the input's).
+// Compares what two executions of the same LayerRun wrote, op by op. FP8 tensors are compared together with their
+// scales, caches by the rows that the layer writes (all other bytes must be equal to the input's).
 Result<std::vector<TensorDiff>> compare(const LayerRun& run, const TensorMap& got, const TensorMap& want);
 
-// The same comparison one op at a time: every op's reference runs on what `got` holds for its inputs, so that an FP8 code that
-// rounds the other way upstream is not counted against the ops behind it.
+// The same comparison one op at a time: every op's reference runs on what `got` holds for its inputs, so that an FP8
+// code that rounds the other way upstream is not counted against the ops behind it.
 Result<std::vector<TensorDiff>> compare_ops(const LayerRun& run, const TensorMap& got);
 
 // Values as floats.

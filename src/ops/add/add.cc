@@ -90,7 +90,9 @@ class AddFamily final : public OpFamily {
     return {};
   }
 
-  std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override { return "row " + std::to_string(p[0]); }
+  std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override {
+    return "row " + std::to_string(p[0]);
+  }
   std::string describe_spec(std::span<const uint32_t> s) const override {
     return "N=" + std::to_string(decode_spec<AddSpec>(s).cols);
   }

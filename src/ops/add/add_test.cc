@@ -12,7 +12,8 @@ OpCase add_case(int64_t m, int64_t n) {
   OpCase c;
   c.kind = "add";
   c.shapes.set("M", m);
-  c.inputs = {{"a", DType::kBF16, {"M", Dim(n)}, fill_normal(1), true}, {"b", DType::kBF16, {"M", Dim(n)}, fill_normal(2), true}};
+  c.inputs = {{"a", DType::kBF16, {"M", Dim(n)}, fill_normal(1), true},
+              {"b", DType::kBF16, {"M", Dim(n)}, fill_normal(2), true}};
   c.max_calc_diff = 0;
   return c;
 }
@@ -31,7 +32,8 @@ TEST(Add, IsExactlyRoundedForAllKindsOfValues) {
       for (size_t e = 0; e < b.count(); ++e) {
         // Half of the pairs lie close together, where ties occur.
         const auto bits = static_cast<uint16_t>(Rng(3, 7).bits(e));
-        b.as<bf16>()[e] = bf16{e % 2 == 0 ? static_cast<uint16_t>(rng.bits(e)) : static_cast<uint16_t>(bits + rng.below(e, 4096))};
+        b.as<bf16>()[e] =
+            bf16{e % 2 == 0 ? static_cast<uint16_t>(rng.bits(e)) : static_cast<uint16_t>(bits + rng.below(e, 4096))};
       }
     };
     c.inputs[i].tracked = false;
@@ -50,7 +52,8 @@ TEST(Add, RefusesOperandsThatDoNotMatch) {
   EXPECT_FALSE(graph.add(a, b, "sum").valid());
   ASSERT_FALSE(graph.status());
   const std::string message = graph.status().error().to_string();
-  for (const char* part : {"sum", "right", "[M, 511]", "[M, 512]"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  for (const char* part : {"sum", "right", "[M, 511]", "[M, 512]"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
 TEST(Add, InstructionCheckKeepsTilesInside) {

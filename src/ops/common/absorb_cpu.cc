@@ -12,8 +12,8 @@ void absorb_tile_v3(const AbsorbArgs& args, std::byte* scratch);
 std::span<const AbsorbTileFn> absorb_tile_variants() {
 #ifdef MEGARTP_HAVE_X86_64_V3
   static const std::array<AbsorbTileFn, 2> kVariants{absorb_tile_baseline, absorb_tile_v3};
-  static const bool kHasV3 = __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 &&
-                             __builtin_cpu_supports("bmi2") != 0;
+  static const bool kHasV3 =
+      __builtin_cpu_supports("avx2") != 0 && __builtin_cpu_supports("fma") != 0 && __builtin_cpu_supports("bmi2") != 0;
   return std::span(kVariants).first(kHasV3 ? 2 : 1);
 #else
   static const std::array<AbsorbTileFn, 1> kVariants{absorb_tile_baseline};

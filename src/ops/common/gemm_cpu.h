@@ -2,10 +2,10 @@
 //
 // One numeric order, whatever the instruction set or the tile: for each output and each 128-wide K block, 8 lanes
 // accumulate products k = 8i + lane in ascending i (e4m3 products are exact in fp32, so fused or separate multiply-add
-// agree; bf16 products are never fused); lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)); blocks are added to a sum that starts at +0, in
-// ascending order. With scales, the two scales are multiplied first: sum += block * (a_scale * w_scale), each step
-// rounded to fp32, none fused. The translation unit is built twice (baseline and x86-64-v3) and chosen at run time;
-// both give the same bits.
+// agree; bf16 products are never fused); lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)); blocks are added to a sum that
+// starts at +0, in ascending order. With scales, the two scales are multiplied first: sum += block * (a_scale *
+// w_scale), each step rounded to fp32, none fused. The translation unit is built twice (baseline and x86-64-v3) and
+// chosen at run time; both give the same bits.
 #pragma once
 
 #include <cstddef>

@@ -11,8 +11,8 @@ namespace megartp::ops {
 inline constexpr int64_t kBlockN = 128;
 inline constexpr int64_t kBlockK = 128;  // one scale block
 
-// Rows of one M tile: 16 up to M = 16 (the decode case), then 32, then 64. Every output's sum has the same order whatever this
-// is, so it may change without changing a bit.
+// Rows of one M tile: 16 up to M = 16 (the decode case), then 32, then 64. Every output's sum has the same order
+// whatever this is, so it may change without changing a bit.
 constexpr int64_t block_m(int64_t m) { return m <= 16 ? 16 : m <= 32 ? 32 : 64; }
 
 struct Range {

@@ -1,7 +1,8 @@
-// Walsh-Hadamard transform of a row, in place: x = H x / sqrt(n), n a power of two. Used by the indexer's query and key, which must
-// both be rotated or both not.
+// Walsh-Hadamard transform of a row, in place: x = H x / sqrt(n), n a power of two. Used by the indexer's query and
+// key, which must both be rotated or both not.
 //
-// Fixed order: butterflies of distance 1, 2, 4, ... (a, b) -> (a + b, a - b) in fp32, then one multiplication of every value.
+// Fixed order: butterflies of distance 1, 2, 4, ... (a, b) -> (a + b, a - b) in fp32, then one multiplication of every
+// value.
 #pragma once
 
 #include <cmath>

@@ -1,10 +1,11 @@
-// Row statistics of the norms, in the one summation order of this project. Used by rmsnorm, add_rmsnorm_quant and by the
-// finalizers that normalise (qkv_a, indexer_k).
+// Row statistics of the norms, in the one summation order of this project. Used by rmsnorm, add_rmsnorm_quant and by
+// the finalizers that normalise (qkv_a, indexer_k).
 //
-// A sum over a row has the order of a GEMM dot product (gemm_cpu.h): in each block of 128 values, 8 lanes add the values
-// k = 8i + lane in ascending i, starting from zero; lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)); blocks are added in
-// ascending order, starting from zero. A ragged end adds nothing to the lanes that it does not reach. The result depends on the
-// row alone, not on tiles, workers or vector width (no product and sum may be contracted: the build says -ffp-contract=off).
+// A sum over a row has the order of a GEMM dot product (gemm_cpu.h): in each block of 128 values, 8 lanes add the
+// values k = 8i + lane in ascending i, starting from zero; lanes are added as ((0+4)+(2+6))+((1+5)+(3+7)); blocks are
+// added in ascending order, starting from zero. A ragged end adds nothing to the lanes that it does not reach. The
+// result depends on the row alone, not on tiles, workers or vector width (no product and sum may be contracted: the
+// build says -ffp-contract=off).
 #pragma once
 
 #include <algorithm>
@@ -50,11 +51,9 @@ inline float sum_of_squared_deviations(const float* x, int64_t n, float mean) {
   return fixed_order_sum(n, [x, mean](int64_t k) { return (x[k] - mean) * (x[k] - mean); });
 }
 
-// 1 / sqrt(sum / n + eps): from a sum of squares to the factor of RMSNorm, from one of squared deviations to that of LayerNorm.
-// Division and square root are correctly rounded, so this is the same everywhere.
-inline float rms_scale(float sum, int64_t n, float eps) {
-  return 1.0F / std::sqrt(sum / static_cast<float>(n) + eps);
-}
+// 1 / sqrt(sum / n + eps): from a sum of squares to the factor of RMSNorm, from one of squared deviations to that of
+// LayerNorm. Division and square root are correctly rounded, so this is the same everywhere.
+inline float rms_scale(float sum, int64_t n, float eps) { return 1.0F / std::sqrt(sum / static_cast<float>(n) + eps); }
 
 // One value of RMSNorm's output in fp32, not rounded to BF16.
 inline float rmsnorm_value(float x, float scale, float w) { return x * scale * w; }

@@ -1,7 +1,7 @@
 // FP8 quantisation shared by op families: one scale per group of up to 128 values.
 //
-// scale = max(amax, 1e-4) / 448 in fp32; q = e4m3(v / scale). With pow2, the scale is rounded up to a power of two by integer
-// arithmetic on its bits (UE8M0 rule: a non-zero mantissa bumps the exponent).
+// scale = max(amax, 1e-4) / 448 in fp32; q = e4m3(v / scale). With pow2, the scale is rounded up to a power of two by
+// integer arithmetic on its bits (UE8M0 rule: a non-zero mantissa bumps the exponent).
 #pragma once
 
 #include <bit>
@@ -26,7 +26,8 @@ constexpr float group_scale(float amax, bool pow2) {
   return pow2 ? pow2_ceil(s) : s;
 }
 
-// Quantises `count` values as one group; returns the scale. amax of NaN input is NaN-safe only in that NaN encodes as NaN.
+// Quantises `count` values as one group; returns the scale. amax of NaN input is NaN-safe only in that NaN encodes as
+// NaN.
 inline float quantize_group(const float* v, int64_t count, bool pow2, e4m3* q) {
   float amax = 0.0F;
   for (int64_t i = 0; i < count; ++i) amax = std::fmax(amax, std::fabs(v[i]));

@@ -1,7 +1,7 @@
 // Rotary embedding on one row of `n` values, in place, fp32.
 //
-// Interleaved: pairs (x[2i], x[2i+1]); half-split: pairs (x[i], x[i + n/2]). cos_sin holds n/2 cosines, then n/2 sines. Results
-// stay in place (pair order preserved).
+// Interleaved: pairs (x[2i], x[2i+1]); half-split: pairs (x[i], x[i + n/2]). cos_sin holds n/2 cosines, then n/2 sines.
+// Results stay in place (pair order preserved).
 #pragma once
 
 #include <cstdint>

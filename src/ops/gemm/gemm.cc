@@ -125,9 +125,9 @@ class GemmFamily final : public OpFamily {
     const int64_t rows = c.operands[kGemmX].dims[0];
     if (p.m_count == 0 || p.m_count > kMaxBlockM || int64_t{p.m_begin} + p.m_count > rows || p.n_count == 0 ||
         p.n_count > kBlockN || int64_t{p.n_begin} + p.n_count > spec.n)
-      return make_error(ErrorCode::kParse, fmt::format("gemm: tile {} does not fit [{}, {}]",
-                                                       describe_payload(c.instruction.opcode, c.instruction.payload), rows,
-                                                       spec.n));
+      return make_error(ErrorCode::kParse,
+                        fmt::format("gemm: tile {} does not fit [{}, {}]",
+                                    describe_payload(c.instruction.opcode, c.instruction.payload), rows, spec.n));
     return {};
   }
 

@@ -29,7 +29,8 @@ std::function<void(HostBuffer&)> fill_whole(uint64_t stream) {
 
 TEST(Gemm, AgreesWithTheReferenceOnEveryShape) {
   for (const int64_t m : {1, 3, 17, 33})
-    for (const auto& [n, k] : {std::pair{1, 1}, {7, 40}, {128, 128}, {130, 129}, {200, 333}}) check_op(gemm_case(m, n, k));
+    for (const auto& [n, k] : {std::pair{1, 1}, {7, 40}, {128, 128}, {130, 129}, {200, 333}})
+      check_op(gemm_case(m, n, k));
 }
 
 TEST(Gemm, IsExactWhereFp32Is) {
@@ -70,7 +71,8 @@ TEST(Gemm, RefusesOperandsThatDoNotMatch) {
   };
   EXPECT_EQ(error_of({64, 512}), "");
   const std::string message = error_of({512, 64});
-  for (const char* part : {"mm", "proj", "[512, 64]", "[*, 512]"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  for (const char* part : {"mm", "proj", "[512, 64]", "[*, 512]"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_NE(error_of({"N", 512}).find("constant"), std::string::npos) << error_of({"N", 512});
 }
 

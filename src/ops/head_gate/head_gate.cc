@@ -49,7 +49,9 @@ class HeadGateStage final : public Stage {
 class HeadGateFamily final : public OpFamily {
  public:
   std::string_view kind() const override { return "head_gate"; }
-  std::string_view doc() const override { return "gate logits of the indexer heads, as one fp32 partial per 128 hidden columns"; }
+  std::string_view doc() const override {
+    return "gate logits of the indexer heads, as one fp32 partial per 128 hidden columns";
+  }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override { return {}; }
   std::span<const OpcodeInfo> opcodes() const override { return kOpcodes; }
@@ -127,12 +129,12 @@ class HeadGateFamily final : public OpFamily {
     if (!c.operand_is(kHeadGateY, DType::kBF16, {p.rows, spec.hidden}) ||
         !c.operand_is(kHeadGateW, DType::kBF16, {spec.heads, spec.hidden}) ||
         !c.operand_is(kHeadGatePartials, DType::kF32, {slices, p.rows, spec.heads}))
-      return make_error(ErrorCode::kParse, fmt::format("head_gate: operands do not fit hidden={} heads={} rows={}", spec.hidden,
-                                                       spec.heads, p.rows));
+      return make_error(ErrorCode::kParse, fmt::format("head_gate: operands do not fit hidden={} heads={} rows={}",
+                                                       spec.hidden, spec.heads, p.rows));
     if (p.m_count == 0 || p.m_count > kMaxBlockM || int64_t{p.m_begin} + p.m_count > p.rows || p.slice >= slices)
       return make_error(ErrorCode::kParse, fmt::format("head_gate: tile {} does not fit [{}, {}, {}]",
-                                                       describe_payload(c.instruction.opcode, c.instruction.payload), slices,
-                                                       p.rows, spec.heads));
+                                                       describe_payload(c.instruction.opcode, c.instruction.payload),
+                                                       slices, p.rows, spec.heads));
     return {};
   }
 

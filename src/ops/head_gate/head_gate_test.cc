@@ -41,7 +41,8 @@ TEST(HeadGate, PartialsAddUp) {
         want += static_cast<double>(to_float(r.inputs[0].as<bf16>()[m * hidden + k])) *
                 static_cast<double>(to_float(r.inputs[1].as<bf16>()[h * hidden + k]));
       double got = 0;
-      for (int64_t slice = 0; slice < 3; ++slice) got += static_cast<double>(r.outputs[0].as<float>()[(slice * 3 + m) * 5 + h]);
+      for (int64_t slice = 0; slice < 3; ++slice)
+        got += static_cast<double>(r.outputs[0].as<float>()[(slice * 3 + m) * 5 + h]);
       EXPECT_NEAR(got, want, 1e-6);
     }
   }
@@ -66,7 +67,8 @@ TEST(HeadGate, RefusesOperandsThatDoNotMatch) {
   graph.head_gate(y, w, "C0");
   ASSERT_FALSE(graph.status());
   const std::string message = graph.status().error().to_string();
-  for (const char* part : {"C0", "weights_proj", "[32, 6144]", "[*, 512]"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  for (const char* part : {"C0", "weights_proj", "[32, 6144]", "[*, 512]"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
 }
 
 TEST(HeadGate, InstructionCheckKeepsTilesInside) {

@@ -105,7 +105,8 @@ class FinalizeStage final : public Stage {
   }
   void tile(uint32_t tile_idx, TileDesc& t) const override {
     const Range m = layout_.m_range(tile_idx);
-    t.set_payload({static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(layout_.rows)});
+    t.set_payload(
+        {static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(layout_.rows)});
     const int64_t splits = layout_.spec.gemm.splits;
     t.reads.push_back({layout_.ids[kIndexerKPartial], Box::of({{0, splits}, {m.begin, m.end}, {0, layout_.dim()}})});
     layout_.finalizer_reads(m, t.reads);
@@ -134,7 +135,8 @@ class IndexerKFamily final : public OpFamily {
  public:
   std::string_view kind() const override { return "indexer_k"; }
   std::string_view doc() const override {
-    return "indexer key: block-scaled FP8 projection, LayerNorm, RoPE, FP8 quantisation, write into the paged index cache";
+    return "indexer key: block-scaled FP8 projection, LayerNorm, RoPE, FP8 quantisation, write into the paged index "
+           "cache";
   }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override {
@@ -208,13 +210,14 @@ class IndexerKFamily final : public OpFamily {
     const auto s = decode_spec<IndexerKSpec>(c.spec);
     const int64_t dim = s.gemm.segment_rows[0];
     if (s.gemm.segment_rows[1] != 0 || dim == 0 || dim > kIndexerKMaxDim || s.gemm.splits == 0 || s.rope == 0 ||
-        s.rope % 2 != 0 || s.rope > dim || (s.hadamard != 0 && !is_power_of_two(dim)) || s.interleave > 1 || s.hadamard > 1 ||
-        s.pow2_scale > 1)
+        s.rope % 2 != 0 || s.rope > dim || (s.hadamard != 0 && !is_power_of_two(dim)) || s.interleave > 1 ||
+        s.hadamard > 1 || s.pow2_scale > 1)
       return fail("the spec is out of range: " + describe_spec(c.spec));
     const uint32_t opcode = c.instruction.opcode;
     const uint32_t* words = c.instruction.payload;
     if (opcode == kOpcode_indexer_k_finalize) {
-      if (abi::num_payload(c.instruction) != sizeof(IndexerKFinalizePayload) / 4) return fail("wrong number of payload words");
+      if (abi::num_payload(c.instruction) != sizeof(IndexerKFinalizePayload) / 4)
+        return fail("wrong number of payload words");
       return check_finalizer(c, s, {words[0], words[1], words[2]});
     }
     if (abi::num_payload(c.instruction) != kFp8GemmPayloadWords) return fail("wrong number of payload words");
@@ -232,8 +235,8 @@ class IndexerKFamily final : public OpFamily {
   std::string describe_spec(std::span<const uint32_t> words) const override {
     const auto s = decode_spec<IndexerKSpec>(words);
     return fmt::format("{} rope={} positions={} pages={} eps={} interleave={} hadamard={} pow2={}",
-                       describe_fp8_gemm_spec(s.gemm), s.rope, s.num_positions, s.num_pages, s.eps, s.interleave, s.hadamard,
-                       s.pow2_scale);
+                       describe_fp8_gemm_spec(s.gemm), s.rope, s.num_positions, s.num_pages, s.eps, s.interleave,
+                       s.hadamard, s.pow2_scale);
   }
 
  private:
@@ -241,7 +244,8 @@ class IndexerKFamily final : public OpFamily {
 
   static Status check_finalizer(const InstructionCheck& c, const IndexerKSpec& s, const IndexerKFinalizePayload& p) {
     const int64_t dim = s.gemm.segment_rows[0];
-    if (int64_t{p.m_begin} + p.m_count > p.m_total) return fail(fmt::format("rows {}+{} of {}", p.m_begin, p.m_count, p.m_total));
+    if (int64_t{p.m_begin} + p.m_count > p.m_total)
+      return fail(fmt::format("rows {}+{} of {}", p.m_begin, p.m_count, p.m_total));
     if (!c.operand_is(kIndexerKPartial, DType::kF32, {s.gemm.splits, p.m_total, dim}) ||
         !c.operand_is(kIndexerKNormW, DType::kBF16, {dim}) || !c.operand_is(kIndexerKNormB, DType::kBF16, {dim}) ||
         !c.operand_is(kIndexerKPositions, DType::kI32, {p.m_total}) ||

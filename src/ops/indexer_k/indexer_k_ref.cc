@@ -26,8 +26,10 @@ std::vector<double> project(const ReferenceContext& c, int64_t m) {
   for (int64_t n = 0; n < dim; ++n) {
     double sum = 0;
     for (int64_t k = 0; k < depth; ++k) {
-      const double a = static_cast<double>(to_float(x[m * depth + k])) * static_cast<double>(x_scale[m * blocks + k / 128]);
-      const double b = static_cast<double>(to_float(w[n * depth + k])) * static_cast<double>(w_scale[n / 128 * blocks + k / 128]);
+      const double a =
+          static_cast<double>(to_float(x[m * depth + k])) * static_cast<double>(x_scale[m * blocks + k / 128]);
+      const double b =
+          static_cast<double>(to_float(w[n * depth + k])) * static_cast<double>(w_scale[n / 128 * blocks + k / 128]);
       sum += a * b;
     }
     y.push_back(static_cast<double>(to_float(to_bf16(sum))));
@@ -84,11 +86,12 @@ Status indexer_k_reference(const ReferenceContext& c) {
     const int64_t slot = slot_mapping[m];
     if (positions[m] < 0 || positions[m] >= num_positions || slot < 0 || slot >= num_slots)
       return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("op '{}': row {} has position {} of {} and cache slot {} of {}", c.op.name, m, positions[m],
-                                    num_positions, slot, num_slots));
+                        fmt::format("op '{}': row {} has position {} of {} and cache slot {} of {}", c.op.name, m,
+                                    positions[m], num_positions, slot, num_slots));
     std::vector<double> y = project(c, m);
     layer_norm(y, c.inputs[4].as<bf16>(), c.inputs[5].as<bf16>(), attrs.get_double("eps", 1e-6));
-    rotate(y, c.inputs[7].as<float>() + positions[m] * rope, static_cast<size_t>(rope), attrs.get_bool("interleave", true));
+    rotate(y, c.inputs[7].as<float>() + positions[m] * rope, static_cast<size_t>(rope),
+           attrs.get_bool("interleave", true));
     if (attrs.get_bool("hadamard", false)) hadamard(y);
     std::vector<float> rounded;
     for (const double v : y) rounded.push_back(to_float(to_bf16(v)));

@@ -75,12 +75,12 @@ std::vector<double> new_keys(const HostBuffer& cache, const Sizes& s) {
 TEST(IndexerK, AgreesWithTheReferenceOnEveryShapeAndOption) {
   const Sizes sizes[] = {
       {1, 1, 2, 2, {}},
-      {16, 768, 128, 64, {}},                                             // GLM-5.2's key
-      {3, 200, 128, 64, {{"interleave", false}}},                         // ragged K, half-split
-      {5, 640, 64, 32, {{"hadamard", true}, {"split_k", int64_t{3}}}},    // D = 64, uneven slices
+      {16, 768, 128, 64, {}},                                           // GLM-5.2's key
+      {3, 200, 128, 64, {{"interleave", false}}},                       // ragged K, half-split
+      {5, 640, 64, 32, {{"hadamard", true}, {"split_k", int64_t{3}}}},  // D = 64, uneven slices
       {17, 384, 128, 64, {{"pow2_scale", true}, {"split_k", int64_t{1}}}},
-      {33, 130, 40, 40, {{"eps", 1e-2}}},                                 // all dims rotated; a ragged M tile
-      {70, 256, 130, 6, {}},                                              // two N tiles in one group
+      {33, 130, 40, 40, {{"eps", 1e-2}}},  // all dims rotated; a ragged M tile
+      {70, 256, 130, 6, {}},               // two N tiles in one group
       {2, 300, 128, 64, {{"hadamard", true}, {"interleave", false}, {"pow2_scale", true}}},
   };
   for (const Sizes& s : sizes) {
@@ -93,7 +93,8 @@ TEST(IndexerK, AgreesWithTheReferenceOnEveryShapeAndOption) {
   }
 }
 
-// Only the named slots change, every one of them does, and the key is a rotated LayerNorm: of unit variance before gain and bias.
+// Only the named slots change, every one of them does, and the key is a rotated LayerNorm: of unit variance before gain
+// and bias.
 TEST(IndexerK, WritesOneNormalisedKeyPerSlot) {
   const Sizes s{16, 256, 128, 64, {}};
   OpCase c = indexer_k_case(s);
@@ -109,8 +110,8 @@ TEST(IndexerK, WritesOneNormalisedKeyPerSlot) {
   for (const int64_t slot : shuffled_slots(s.m, 128)) {
     double squares = 0;
     for (const double v : cached_key(result.inputs[9], s.dim, slot)) squares += v * v;
-    // Without rounding it would be 128. Each square is off by up to twice e4m3's 1/16; the error's standard deviation is about
-    // 2 * 0.025 * sqrt(sum of fourth powers, 3 * 128) = 1, and five of it are allowed.
+    // Without rounding it would be 128. Each square is off by up to twice e4m3's 1/16; the error's standard deviation
+    // is about 2 * 0.025 * sqrt(sum of fourth powers, 3 * 128) = 1, and five of it are allowed.
     EXPECT_NEAR(squares, 128.0, 5.0) << "slot " << slot;
   }
 }
@@ -162,7 +163,8 @@ OpGraph glm52_graph(Attrs attrs, const Shape& cos_sin = {1024, 64}, int64_t dim 
   const Tensor table = graph.runtime_arg("cos_sin", DType::kF32, cos_sin);
   const Tensor slots = graph.runtime_arg("slot_mapping", DType::kI32, {"M"});
   const Tensor cache = graph.state("cache", DType::kU8, {"PAGES", Dim(64 * (dim + 4))});
-  graph.indexer_k({x, x_scale}, {wk, wk_scale}, norm_w, norm_b, {positions, table, slots}, cache, std::move(attrs), "B1");
+  graph.indexer_k({x, x_scale}, {wk, wk_scale}, norm_w, norm_b, {positions, table, slots}, cache, std::move(attrs),
+                  "B1");
   return graph;
 }
 
@@ -189,7 +191,8 @@ TEST(IndexerK, ErrorsNameTheProblem) {
   const auto error_of = [](const OpGraph& graph) {
     return graph.status() ? std::string() : graph.status().error().to_string();
   };
-  EXPECT_THAT(error_of(glm52_graph({{"split_k", int64_t{0}}})), testing::HasSubstr("op 'B1': attribute 'split_k' is 0"));
+  EXPECT_THAT(error_of(glm52_graph({{"split_k", int64_t{0}}})),
+              testing::HasSubstr("op 'B1': attribute 'split_k' is 0"));
   EXPECT_THAT(error_of(glm52_graph({{"eps", -1.0}})), testing::HasSubstr("'eps' is -1"));
   EXPECT_THAT(error_of(glm52_graph({}, {1024, 63})), testing::HasSubstr("'cos_sin' has shape [1024, 63]"));
   EXPECT_THAT(error_of(glm52_graph({}, {1024, 130})), testing::HasSubstr("even number of columns up to 128"));
@@ -203,8 +206,8 @@ TEST(IndexerK, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const uint32_t gemm = family.opcodes()[1].opcode;
   const uint32_t finalize = family.opcodes()[2].opcode;
   const std::vector<std::pair<DType, std::vector<int64_t>>> tensors{
-      {DType::kF8E4M3, {16, 768}}, {DType::kF32, {16, 6}}, {DType::kF8E4M3, {128, 768}}, {DType::kF32, {1, 6}},
-      {DType::kBF16, {128}},       {DType::kBF16, {128}},  {DType::kI32, {16}},          {DType::kF32, {1024, 64}},
+      {DType::kF8E4M3, {16, 768}}, {DType::kF32, {16, 6}},  {DType::kF8E4M3, {128, 768}}, {DType::kF32, {1, 6}},
+      {DType::kBF16, {128}},       {DType::kBF16, {128}},   {DType::kI32, {16}},          {DType::kF32, {1024, 64}},
       {DType::kI32, {16}},         {DType::kU8, {9, 8448}}, {DType::kF32, {3, 16, 128}}};
   ops::IndexerKSpec spec{};
   spec.gemm = {768, 3, {128, 0}};
@@ -241,7 +244,8 @@ TEST(IndexerK, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
       EXPECT_FALSE(accepts(changed, fused, tile)) << "spec word " << word << " = " << bad;
     }
   }
-  for (const auto& bad : {std::vector<uint32_t>{4, 13, 16}, {0xffffffffU, 1, 16}, {0, 0xffffffffU, 16}, {0, 17, 17}, {0, 8, 15}})
+  for (const auto& bad :
+       {std::vector<uint32_t>{4, 13, 16}, {0xffffffffU, 1, 16}, {0, 0xffffffffU, 16}, {0, 17, 17}, {0, 8, 15}})
     EXPECT_FALSE(accepts(words, finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
 }
 

@@ -26,7 +26,8 @@ Fp8GemmSlots indexer_q_gemm_slots() {
 
 namespace {
 
-constexpr std::array<std::string_view, 7> kInputs{"x", "x_scale", "wq_b", "wq_b_scale", "gate_partials", "positions", "cos_sin"};
+constexpr std::array<std::string_view, 7> kInputs{"x",         "x_scale", "wq_b", "wq_b_scale", "gate_partials",
+                                                  "positions", "cos_sin"};
 static_assert(kInputs.size() == kIndexerQPartial);
 constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_indexer_q_fused, "indexer_q.fused"},
                                               {kOpcode_indexer_q_gemm, "indexer_q.gemm"},
@@ -153,7 +154,8 @@ class IndexerQFamily final : public OpFamily {
  public:
   std::string_view kind() const override { return "indexer_q"; }
   std::string_view doc() const override {
-    return "indexer queries: block-scaled FP8 projection, RoPE, FP8 quantisation of each head; head gate folded into the weights";
+    return "indexer queries: block-scaled FP8 projection, RoPE, FP8 quantisation of each head; head gate folded into "
+           "the weights";
   }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override {
@@ -180,10 +182,11 @@ class IndexerQFamily final : public OpFamily {
     const int64_t width = MEGARTP_TRY(const_dim(c, kIndexerQWeight, 0));
     const int64_t dim = width / heads;
     if (width % heads != 0 || dim > kIndexerQMaxDim)
-      return tl::unexpected(shape_error(
-          c, kIndexerQWeight, fmt::format("[{} heads times at most {}, {}]", heads, kIndexerQMaxDim, depth)));
+      return tl::unexpected(shape_error(c, kIndexerQWeight,
+                                        fmt::format("[{} heads times at most {}, {}]", heads, kIndexerQMaxDim, depth)));
     if (c.attrs.get_bool("hadamard", false) && !is_power_of_two(dim))
-      return tl::unexpected(shape_error(c, kIndexerQWeight, "heads of a power of two of rows for the Hadamard rotation"));
+      return tl::unexpected(
+          shape_error(c, kIndexerQWeight, "heads of a power of two of rows for the Hadamard rotation"));
     MEGARTP_TRY(expect_tensor(c, kIndexerQWeightScale, DType::kF32, {ceil_div(width, kBlockN), k_blocks}));
     MEGARTP_TRY(expect_tensor(c, kIndexerQGatePartials, DType::kF32, {"*", rows, heads}));
     MEGARTP_TRY(expect_tensor(c, kIndexerQPositions, DType::kI32, {rows}));
@@ -235,14 +238,15 @@ class IndexerQFamily final : public OpFamily {
     if (c.spec.size() != sizeof(IndexerQSpec) / 4) return fail("wrong number of spec words");
     const auto s = decode_spec<IndexerQSpec>(c.spec);
     if (s.heads == 0 || s.heads > kMaxHeads || s.head_dim == 0 || s.head_dim > kIndexerQMaxDim ||
-        s.gemm.segment_rows[0] != s.heads * s.head_dim || s.gemm.segment_rows[1] != 0 || s.gemm.splits == 0 || s.rope == 0 ||
-        s.rope % 2 != 0 || s.rope > s.head_dim || s.gate_splits == 0 || (s.hadamard != 0 && !is_power_of_two(s.head_dim)) ||
-        s.interleave > 1 || s.hadamard > 1 || s.pow2_scale > 1)
+        s.gemm.segment_rows[0] != s.heads * s.head_dim || s.gemm.segment_rows[1] != 0 || s.gemm.splits == 0 ||
+        s.rope == 0 || s.rope % 2 != 0 || s.rope > s.head_dim || s.gate_splits == 0 ||
+        (s.hadamard != 0 && !is_power_of_two(s.head_dim)) || s.interleave > 1 || s.hadamard > 1 || s.pow2_scale > 1)
       return fail("the spec is out of range: " + describe_spec(c.spec));
     const uint32_t opcode = c.instruction.opcode;
     const uint32_t* words = c.instruction.payload;
     if (opcode == kOpcode_indexer_q_finalize) {
-      if (abi::num_payload(c.instruction) != sizeof(IndexerQFinalizePayload) / 4) return fail("wrong number of payload words");
+      if (abi::num_payload(c.instruction) != sizeof(IndexerQFinalizePayload) / 4)
+        return fail("wrong number of payload words");
       return check_finalizer(c, s, {words[0], words[1], words[2], words[3]});
     }
     if (abi::num_payload(c.instruction) != kFp8GemmPayloadWords) return fail("wrong number of payload words");
@@ -262,9 +266,10 @@ class IndexerQFamily final : public OpFamily {
   }
   std::string describe_spec(std::span<const uint32_t> words) const override {
     const auto s = decode_spec<IndexerQSpec>(words);
-    return fmt::format("{} heads={} D={} rope={} positions={} gate_splits={} score_scale={} interleave={} hadamard={} pow2={}",
-                       describe_fp8_gemm_spec(s.gemm), s.heads, s.head_dim, s.rope, s.num_positions, s.gate_splits,
-                       s.score_scale, s.interleave, s.hadamard, s.pow2_scale);
+    return fmt::format(
+        "{} heads={} D={} rope={} positions={} gate_splits={} score_scale={} interleave={} hadamard={} pow2={}",
+        describe_fp8_gemm_spec(s.gemm), s.heads, s.head_dim, s.rope, s.num_positions, s.gate_splits, s.score_scale,
+        s.interleave, s.hadamard, s.pow2_scale);
   }
 
  private:
@@ -281,7 +286,8 @@ class IndexerQFamily final : public OpFamily {
         !c.operand_is(kIndexerQQ, DType::kF8E4M3, {p.m_total, s.heads, s.head_dim}))
       return fail("an operand of the finalizer does not fit the spec");
     for (const IndexerQSlot slot : {kIndexerQScale, kIndexerQWeights, kIndexerQGate})
-      if (!c.operand_is(slot, DType::kF32, {p.m_total, s.heads})) return fail("an output of the finalizer does not fit the spec");
+      if (!c.operand_is(slot, DType::kF32, {p.m_total, s.heads}))
+        return fail("an output of the finalizer does not fit the spec");
     return {};
   }
 };

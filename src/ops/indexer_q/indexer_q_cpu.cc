@@ -26,7 +26,8 @@ void finalize_row(const CpuTile& t, const IndexerQSpec& s, const IndexerQFinaliz
   for (int64_t i = 0; i < dim; ++i) x[i] = round_bf16(x[i]);
   const float scale = quantize_group(x, dim, s.pow2_scale != 0, t.operand<e4m3>(kIndexerQQ) + at * dim);
   float gate = 0;
-  sum_partials(t.operand<const float>(kIndexerQGatePartials) + at, int64_t{p.m_total} * s.heads, s.gate_splits, 1, &gate);
+  sum_partials(t.operand<const float>(kIndexerQGatePartials) + at, int64_t{p.m_total} * s.heads, s.gate_splits, 1,
+               &gate);
   t.operand<float>(kIndexerQScale)[at] = scale;
   t.operand<float>(kIndexerQGate)[at] = gate;
   t.operand<float>(kIndexerQWeights)[at] = gate * scale * s.score_scale;

@@ -53,8 +53,8 @@ Status indexer_q_reference(const ReferenceContext& c) {
   const int64_t rope = c.inputs[6].dims[1];
   for (int64_t m = 0; m < rows; ++m) {
     if (positions[m] < 0 || positions[m] >= num_positions)
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("op '{}': row {} has position {} of {}", c.op.name, m, positions[m], num_positions));
+      return make_error(ErrorCode::kInvalidArgument, fmt::format("op '{}': row {} has position {} of {}", c.op.name, m,
+                                                                 positions[m], num_positions));
     const float* cos_sin = c.inputs[6].as<float>() + positions[m] * rope;
     for (int64_t h = 0; h < heads; ++h) {
       std::vector<double> y;
@@ -65,14 +65,17 @@ Status indexer_q_reference(const ReferenceContext& c) {
         y.push_back(rounded_to_bf16(sum));
       }
       std::vector<float> values;
-      for (const double v : rotated(y, cos_sin, static_cast<size_t>(rope), c.op.attrs)) values.push_back(to_float(to_bf16(v)));
+      for (const double v : rotated(y, cos_sin, static_cast<size_t>(rope), c.op.attrs))
+        values.push_back(to_float(to_bf16(v)));
       const int64_t at = m * heads + h;
-      const float scale =
-          quantize_group(values.data(), dim, c.op.attrs.get_bool("pow2_scale", true), c.outputs[0].as<e4m3>() + at * dim);
+      const float scale = quantize_group(values.data(), dim, c.op.attrs.get_bool("pow2_scale", true),
+                                         c.outputs[0].as<e4m3>() + at * dim);
       double gate = 0;
-      for (int64_t s = 0; s < c.inputs[4].dims[0]; ++s) gate += static_cast<double>(gate_partials[s * rows * heads + at]);
+      for (int64_t s = 0; s < c.inputs[4].dims[0]; ++s)
+        gate += static_cast<double>(gate_partials[s * rows * heads + at]);
       c.outputs[1].as<float>()[at] = scale;
-      c.outputs[2].as<float>()[at] = static_cast<float>(gate * static_cast<double>(scale) * c.op.attrs.get_double("score_scale", 0));
+      c.outputs[2].as<float>()[at] =
+          static_cast<float>(gate * static_cast<double>(scale) * c.op.attrs.get_double("score_scale", 0));
       c.outputs[3].as<float>()[at] = static_cast<float>(gate);
     }
   }

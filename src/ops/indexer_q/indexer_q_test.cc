@@ -42,16 +42,18 @@ OpCase indexer_q_case(const Sizes& s) {
 TEST(IndexerQ, AgreesWithTheReferenceOnEveryShapeAndOption) {
   const Sizes sizes[] = {
       {1, 1, 1, 2, 2, 1, {}},
-      {16, 512, 3, 128, 64, 7, {}},                                                // GLM-5.2's heads
-      {3, 200, 5, 64, 32, 2, {{"interleave", false}}},                             // D = 64: two heads in a scale row; ragged K
-      {5, 640, 2, 128, 64, 3, {{"hadamard", true}, {"split_k", int64_t{3}}}},      // uneven slices
-      {17, 384, 2, 40, 40, 1, {{"pow2_scale", false}, {"split_k", int64_t{1}}}},   // heads cross scale rows; ragged M tile
+      {16, 512, 3, 128, 64, 7, {}},                     // GLM-5.2's heads
+      {3, 200, 5, 64, 32, 2, {{"interleave", false}}},  // D = 64: two heads in a scale row; ragged K
+      {5, 640, 2, 128, 64, 3, {{"hadamard", true}, {"split_k", int64_t{3}}}},     // uneven slices
+      {17, 384, 2, 40, 40, 1, {{"pow2_scale", false}, {"split_k", int64_t{1}}}},  // heads cross scale rows; ragged M
+                                                                                  // tile
       {70, 130, 1, 16, 4, 2, {}},
-      {2, 300, 2, 200, 64, 2, {}},                                                 // heads wider than one GEMM block
+      {2, 300, 2, 200, 64, 2, {}},  // heads wider than one GEMM block
       {4, 256, 4, 32, 8, 4, {{"hadamard", true}, {"interleave", false}, {"pow2_scale", false}}},
   };
   for (const Sizes& s : sizes) {
-    SCOPED_TRACE(testing::Message() << "m " << s.m << ", q_lora " << s.q_lora << ", heads " << s.heads << " of " << s.dim);
+    SCOPED_TRACE(testing::Message() << "m " << s.m << ", q_lora " << s.q_lora << ", heads " << s.heads << " of "
+                                    << s.dim);
     check_op(indexer_q_case(s));
   }
 }
@@ -63,7 +65,8 @@ TEST(IndexerQ, FoldsGateAndScaleIntoTheWeights) {
   HostBuffer partials = r.inputs[4];
   for (size_t i = 0; i < r.outputs[1].count(); ++i) {
     float gate = 0;
-    for (int64_t k = 0; k < s.gate_splits; ++k) gate += partials.as<float>()[static_cast<size_t>(k) * r.outputs[1].count() + i];
+    for (int64_t k = 0; k < s.gate_splits; ++k)
+      gate += partials.as<float>()[static_cast<size_t>(k) * r.outputs[1].count() + i];
     const float scale = r.outputs[1].as<float>()[i];
     int exponent = 0;
     EXPECT_EQ(std::frexp(scale, &exponent), 0.5F) << "the scale is a power of two";
@@ -92,7 +95,8 @@ TEST(IndexerQ, LeavesOutRowsWithAPositionOutsideTheTable) {
   }
 }
 
-OpGraph glm52_graph(Attrs attrs, int64_t width = 4096, const Shape& gate = {48, "M", 32}, const Shape& cos_sin = {1024, 64}) {
+OpGraph glm52_graph(Attrs attrs, int64_t width = 4096, const Shape& gate = {48, "M", 32},
+                    const Shape& cos_sin = {1024, 64}) {
   OpGraph graph("g");
   const Tensor x = graph.runtime_arg("x", DType::kF8E4M3, {"M", 2048});
   const Tensor x_scale = graph.runtime_arg("x_scale", DType::kF32, {"M", 16});
@@ -155,12 +159,15 @@ TEST(IndexerQ, ErrorsNameTheProblem) {
   const auto error_of = [](const OpGraph& graph) {
     return graph.status() ? std::string() : graph.status().error().to_string();
   };
-  EXPECT_THAT(error_of(glm52_graph({{"heads", int64_t{32}}})), testing::HasSubstr("op 'D1': attribute 'score_scale' is required"));
+  EXPECT_THAT(error_of(glm52_graph({{"heads", int64_t{32}}})),
+              testing::HasSubstr("op 'D1': attribute 'score_scale' is required"));
   EXPECT_THAT(error_of(glm52_graph({{"score_scale", 0.1}})), testing::HasSubstr("attribute 'heads' is required"));
   EXPECT_THAT(error_of(glm52_graph({{"heads", int64_t{0}}, {"score_scale", 0.1}})), testing::HasSubstr("'heads' is 0"));
   EXPECT_THAT(error_of(glm52_graph(glm52_attrs(), 4095)), testing::HasSubstr("'wq_b' has shape [4095, 2048]"));
-  EXPECT_THAT(error_of(glm52_graph(glm52_attrs(), 4096, {48, "M", 31})), testing::HasSubstr("'gate_partials' has shape [48, M, 31]"));
-  EXPECT_THAT(error_of(glm52_graph(glm52_attrs(), 4096, {48, "M", 32}, {1024, 130})), testing::HasSubstr("'cos_sin' has shape"));
+  EXPECT_THAT(error_of(glm52_graph(glm52_attrs(), 4096, {48, "M", 31})),
+              testing::HasSubstr("'gate_partials' has shape [48, M, 31]"));
+  EXPECT_THAT(error_of(glm52_graph(glm52_attrs(), 4096, {48, "M", 32}, {1024, 130})),
+              testing::HasSubstr("'cos_sin' has shape"));
   Attrs hadamard = glm52_attrs();
   hadamard.set("hadamard", true);
   EXPECT_THAT(error_of(glm52_graph(hadamard, 3072)), testing::HasSubstr("power of two"));
@@ -173,9 +180,9 @@ TEST(IndexerQ, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   const uint32_t gemm = family.opcodes()[1].opcode;
   const uint32_t finalize = family.opcodes()[2].opcode;
   const std::vector<std::pair<DType, std::vector<int64_t>>> tensors{
-      {DType::kF8E4M3, {16, 512}},    {DType::kF32, {16, 4}},     {DType::kF8E4M3, {96, 512}}, {DType::kF32, {1, 4}},
-      {DType::kF32, {5, 16, 3}},      {DType::kI32, {16}},        {DType::kF32, {1024, 16}},   {DType::kF32, {2, 16, 96}},
-      {DType::kF8E4M3, {16, 3, 32}},  {DType::kF32, {16, 3}},     {DType::kF32, {16, 3}},      {DType::kF32, {16, 3}}};
+      {DType::kF8E4M3, {16, 512}},   {DType::kF32, {16, 4}}, {DType::kF8E4M3, {96, 512}}, {DType::kF32, {1, 4}},
+      {DType::kF32, {5, 16, 3}},     {DType::kI32, {16}},    {DType::kF32, {1024, 16}},   {DType::kF32, {2, 16, 96}},
+      {DType::kF8E4M3, {16, 3, 32}}, {DType::kF32, {16, 3}}, {DType::kF32, {16, 3}},      {DType::kF32, {16, 3}}};
   ops::IndexerQSpec spec{};
   spec.gemm = {512, 2, {96, 0}};
   spec.heads = 3;
@@ -216,8 +223,12 @@ TEST(IndexerQ, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
   // Two heads at once, or half of one, have no finalizer.
   EXPECT_FALSE(accepts(words, fused, {0, 16, 32, 64, 1, 16}));
   EXPECT_FALSE(accepts(words, fused, {0, 16, 16, 32, 1, 16}));
-  for (const auto& bad : {std::vector<uint32_t>{4, 13, 2, 16}, {0xffffffffU, 1, 2, 16}, {0, 0xffffffffU, 2, 16}, {0, 16, 3, 16},
-                          {0, 17, 2, 17}, {0, 8, 2, 15}})
+  for (const auto& bad : {std::vector<uint32_t>{4, 13, 2, 16},
+                          {0xffffffffU, 1, 2, 16},
+                          {0, 0xffffffffU, 2, 16},
+                          {0, 16, 3, 16},
+                          {0, 17, 2, 17},
+                          {0, 8, 2, 15}})
     EXPECT_FALSE(accepts(words, finalize, bad)) << bad[0] << ' ' << bad[1] << ' ' << bad[2];
 }
 

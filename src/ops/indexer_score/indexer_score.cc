@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kInputs{"q", "weights", "index_k_cache", "context_lens", "block_table"};
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_indexer_score, "indexer_score"}}};
-constexpr int64_t kBlockPairs = 128;    // (row, head) pairs of one tile
-constexpr int64_t kTaskTokens = 512;    // keys of one tile: two splits of 256
-constexpr int64_t kColumnAlign = 256;   // of the logits
+constexpr int64_t kBlockPairs = 128;   // (row, head) pairs of one tile
+constexpr int64_t kTaskTokens = 512;   // keys of one tile: two splits of 256
+constexpr int64_t kColumnAlign = 256;  // of the logits
 constexpr int64_t kMaxHeads = 1 << 16;
 
 // The tiles of one block of rows: consecutive, one per kTaskTokens keys.
@@ -62,7 +62,8 @@ class IndexerScoreStage final : public Stage {
     t.set_payload({b.request, static_cast<uint32_t>(b.row_begin), static_cast<uint32_t>(b.row_count),
                    static_cast<uint32_t>(kv_begin), static_cast<uint32_t>(kv_end), is_last ? 1U : 0U});
     const int64_t page_bytes = index_page_bytes(spec_.head_dim);
-    t.reads.push_back({slots[kIndexerScoreQ], Box::of({{b.row_begin, row_end}, {0, spec_.heads}, {0, spec_.head_dim}})});
+    t.reads.push_back(
+        {slots[kIndexerScoreQ], Box::of({{b.row_begin, row_end}, {0, spec_.heads}, {0, spec_.head_dim}})});
     t.reads.push_back({slots[kIndexerScoreWeights], Box::of({{b.row_begin, row_end}, {0, spec_.heads}})});
     t.reads.push_back({slots[kIndexerScoreCache], Box::of({{0, spec_.num_pages}, {0, page_bytes}})});
     t.reads.push_back({slots[kIndexerScoreContextLens], Box::of({{b.row_begin, row_end}})});
@@ -97,7 +98,8 @@ Status check_requests(const LowerContext& c, const IndexerScoreSpec& s) {
     total += requests[r].num_rows;
     const int64_t reach = std::min(int64_t{s.table_width} * kPageTokens, int64_t{s.columns});
     if (requests[r].kv_len < 0 || requests[r].kv_len > reach)
-      return fail(fmt::format("request {} has length {}, but its block table and logits reach {}", r, requests[r].kv_len, reach));
+      return fail(fmt::format("request {} has length {}, but its block table and logits reach {}", r,
+                              requests[r].kv_len, reach));
   }
   if (total != rows) return fail(fmt::format("the requests have {} rows together, but M is {}", total, rows));
   return {};
@@ -107,7 +109,8 @@ class IndexerScoreFamily final : public OpFamily {
  public:
   std::string_view kind() const override { return "indexer_score"; }
   std::string_view doc() const override {
-    return "scores every visible key of a paged FP8 index cache against all query heads (ReLU, head weights, key scale)";
+    return "scores every visible key of a paged FP8 index cache against all query heads (ReLU, head weights, key "
+           "scale)";
   }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override { return {}; }
@@ -118,7 +121,8 @@ class IndexerScoreFamily final : public OpFamily {
     const int64_t heads = MEGARTP_TRY(const_dim(c, 0, 1));
     const int64_t dim = MEGARTP_TRY(const_dim(c, 0, 2));
     if (heads > kMaxHeads || dim > kIndexerScoreMaxDim)
-      return tl::unexpected(shape_error(c, 0, fmt::format("up to {} heads of up to {}", kMaxHeads, kIndexerScoreMaxDim)));
+      return tl::unexpected(
+          shape_error(c, 0, fmt::format("up to {} heads of up to {}", kMaxHeads, kIndexerScoreMaxDim)));
     const Dim rows = c.inputs[0].shape[0];
     MEGARTP_TRY(expect_tensor(c, 1, DType::kF32, {rows, heads}));
     MEGARTP_TRY(expect_tensor(c, 2, DType::kU8, {"*", index_page_bytes(dim)}));
@@ -143,14 +147,18 @@ class IndexerScoreFamily final : public OpFamily {
   void run_tile(const CpuTile& t) const override { indexer_score_run_tile(t); }
 
   Status check_instruction(const InstructionCheck& c) const override {
-    const auto fail = [](const std::string& problem) { return make_error(ErrorCode::kParse, "indexer_score: " + problem); };
-    if (c.spec.size() != sizeof(IndexerScoreSpec) / 4 || abi::num_payload(c.instruction) != sizeof(IndexerScorePayload) / 4)
+    const auto fail = [](const std::string& problem) {
+      return make_error(ErrorCode::kParse, "indexer_score: " + problem);
+    };
+    if (c.spec.size() != sizeof(IndexerScoreSpec) / 4 ||
+        abi::num_payload(c.instruction) != sizeof(IndexerScorePayload) / 4)
       return fail("wrong number of spec or payload words");
     const auto s = decode_spec<IndexerScoreSpec>(c.spec);
     const auto p = decode_spec<IndexerScorePayload>(c.instruction.payload);
     if (s.heads == 0 || s.heads > kMaxHeads || s.head_dim == 0 || s.head_dim > kIndexerScoreMaxDim)
       return fail(fmt::format("{} heads of {} are out of range", s.heads, s.head_dim));
-    if (!c.operand_is(kIndexerScoreQ, DType::kF8E4M3, {-1, s.heads, s.head_dim})) return fail("operand q does not fit the spec");
+    if (!c.operand_is(kIndexerScoreQ, DType::kF8E4M3, {-1, s.heads, s.head_dim}))
+      return fail("operand q does not fit the spec");
     const int64_t rows = c.operands[kIndexerScoreQ].dims[0];
     if (!c.operand_is(kIndexerScoreWeights, DType::kF32, {rows, s.heads}) ||
         !c.operand_is(kIndexerScoreCache, DType::kU8, {s.num_pages, index_page_bytes(s.head_dim)}) ||
@@ -158,7 +166,8 @@ class IndexerScoreFamily final : public OpFamily {
         !c.operand_is(kIndexerScoreBlockTable, DType::kI32, {-1, s.table_width}) ||
         !c.operand_is(kIndexerScoreLogits, DType::kF32, {rows, s.columns}))
       return fail("an operand does not fit the spec " + describe_spec(c.spec));
-    const bool rows_fit = p.row_count > 0 && p.row_count <= kIndexerScoreMaxRows && int64_t{p.row_begin} + p.row_count <= rows;
+    const bool rows_fit =
+        p.row_count > 0 && p.row_count <= kIndexerScoreMaxRows && int64_t{p.row_begin} + p.row_count <= rows;
     const bool keys_fit = p.kv_begin % kPageTokens == 0 && p.kv_begin <= p.kv_end && p.kv_end <= s.columns &&
                           p.kv_end <= int64_t{s.table_width} * kPageTokens && p.fill <= 1;
     if (!rows_fit || !keys_fit || p.request >= c.operands[kIndexerScoreBlockTable].dims[0])
@@ -173,7 +182,8 @@ class IndexerScoreFamily final : public OpFamily {
   }
   std::string describe_spec(std::span<const uint32_t> words) const override {
     const auto s = decode_spec<IndexerScoreSpec>(words);
-    return fmt::format("heads={} D={} pages={} table={} columns={}", s.heads, s.head_dim, s.num_pages, s.table_width, s.columns);
+    return fmt::format("heads={} D={} pages={} table={} columns={}", s.heads, s.head_dim, s.num_pages, s.table_width,
+                       s.columns);
   }
 };
 

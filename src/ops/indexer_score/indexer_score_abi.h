@@ -22,7 +22,7 @@ struct IndexerScorePayload {
   uint32_t fill;  // 1: also writes -inf from kv_end to the end of the rows
 };
 
-inline constexpr uint32_t kIndexerScoreMaxRows = 128;     // of one tile (one head)
+inline constexpr uint32_t kIndexerScoreMaxRows = 128;      // of one tile (one head)
 inline constexpr uint32_t kIndexerScoreMaxDim = 1U << 16;  // of one head
 
 enum IndexerScoreSlot : uint32_t {

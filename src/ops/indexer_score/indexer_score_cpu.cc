@@ -1,7 +1,8 @@
 // One indexer_score tile on the CPU.
 //
-// Page by page: the FP8 tile product gives the dots of every (row, head) with the page's 64 keys (the weight of that product is the
-// page itself), so a key is decoded once per 64 (row, head) pairs; then each row adds its heads in ascending order.
+// Page by page: the FP8 tile product gives the dots of every (row, head) with the page's 64 keys (the weight of that
+// product is the page itself), so a key is decoded once per 64 (row, head) pairs; then each row adds its heads in
+// ascending order.
 #include <algorithm>
 #include <limits>
 
@@ -61,9 +62,10 @@ void add_heads(const float (*dots)[kPageTokens], const float* weights, int64_t h
     for (int64_t k = 0; k < kPageTokens; ++k) sums[k] += weights[h] * (dots[h][k] > 0 ? dots[h][k] : 0.0F);
 }
 
-// Scores of the rows [row, row + num_rows), all heads, on one page that starts at token kv. num_rows > 1 only if all their heads
-// fit one product.
-void score_page(const Tile& t, int64_t row, int64_t num_rows, const std::byte* page, int64_t kv, const int64_t* visible) {
+// Scores of the rows [row, row + num_rows), all heads, on one page that starts at token kv. num_rows > 1 only if all
+// their heads fit one product.
+void score_page(const Tile& t, int64_t row, int64_t num_rows, const std::byte* page, int64_t kv,
+                const int64_t* visible) {
   const int64_t heads = t.spec.heads;
   const int64_t longest = *std::max_element(visible, visible + num_rows);
   const int64_t num_keys = std::min(kPageTokens, longest - kv);
@@ -100,7 +102,8 @@ void indexer_score_run_tile(const CpuTile& t) {
   const IndexerScoreSpec& s = tile.spec;
   const IndexerScorePayload& p = tile.payload;
   std::fill_n(tile.scratch->ones, kMaxKBlocks, 1.0F);
-  // A length beyond what the plan was made for, or a page outside the cache, makes keys invisible, never an access outside.
+  // A length beyond what the plan was made for, or a page outside the cache, makes keys invisible, never an access
+  // outside.
   const auto* context_lens = t.operand<const int32_t>(kIndexerScoreContextLens);
   int64_t visible[kIndexerScoreMaxRows];
   for (int64_t r = 0; r < p.row_count; ++r) {

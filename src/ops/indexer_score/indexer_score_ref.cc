@@ -42,7 +42,8 @@ Status indexer_score_reference(const ReferenceContext& c) {
         for (int64_t h = 0; h < heads; ++h) {
           double dot = 0;
           for (int64_t d = 0; d < dim; ++d)
-            dot += static_cast<double>(to_float(q[(m * heads + h) * dim + d])) * static_cast<double>(to_float(e4m3{key[d]}));
+            dot += static_cast<double>(to_float(q[(m * heads + h) * dim + d])) *
+                   static_cast<double>(to_float(e4m3{key[d]}));
           if (dot > 0) score += static_cast<double>(weights[m * heads + h]) * dot;
         }
         out = static_cast<float>(static_cast<double>(key_scale) * score);

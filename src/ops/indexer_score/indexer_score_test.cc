@@ -74,11 +74,12 @@ OpCase score_case(const Batch& b) {
   c.shapes.set("M", rows);
   c.shapes.set("KV", longest);
   c.shapes.set("PAGES", num_pages);
-  c.inputs = {{"q", DType::kF8E4M3, {"M", Dim(b.heads), Dim(dim)}, fill_normal(1, 100), true},
-              {"weights", DType::kF32, {"M", Dim(b.heads)}, fill_normal(2, 1e-3), true},
-              {"index_k_cache", DType::kU8, {"PAGES", Dim(64 * (dim + 4))}, fill_cache, true},
-              {"context_lens", DType::kI32, {"M"}, fill_values(lens), true},
-              {"block_table", DType::kI32, {Dim(static_cast<int64_t>(b.lens.size())), Dim(width)}, fill_values(table), true}};
+  c.inputs = {
+      {"q", DType::kF8E4M3, {"M", Dim(b.heads), Dim(dim)}, fill_normal(1, 100), true},
+      {"weights", DType::kF32, {"M", Dim(b.heads)}, fill_normal(2, 1e-3), true},
+      {"index_k_cache", DType::kU8, {"PAGES", Dim(64 * (dim + 4))}, fill_cache, true},
+      {"context_lens", DType::kI32, {"M"}, fill_values(lens), true},
+      {"block_table", DType::kI32, {Dim(static_cast<int64_t>(b.lens.size())), Dim(width)}, fill_values(table), true}};
   return c;
 }
 
@@ -103,13 +104,13 @@ TEST(IndexerScore, AgreesWithTheReferenceOnEveryBatch) {
   const Batch batches[] = {
       {1, 1, {{1}}},
       {32, 128, {{63, 64}, {65}}},
-      {4, 64, {{1, 2, 3}, {700, 701}, {512}}},               // D = 64, several lengths
-      {3, 40, {{1025, 1026, 1027, 1028}}},                   // heads and D that divide nothing
-      {32, 128, {{300, 301, 302, 303, 304}, {181}, {1, 2}}}, // more rows than a block of 4
-      {64, 128, {{257, 258, 259}}},                          // blocks of 2
-      {2, 200, {{130}, {520}, {64}, {1}, {513}}},            // D over one scale block
-      {130, 16, {{70, 71}}},                                 // more heads than one product takes
-      {5, 32, {{}, {90, 91}, {}}},                           // requests without rows
+      {4, 64, {{1, 2, 3}, {700, 701}, {512}}},                // D = 64, several lengths
+      {3, 40, {{1025, 1026, 1027, 1028}}},                    // heads and D that divide nothing
+      {32, 128, {{300, 301, 302, 303, 304}, {181}, {1, 2}}},  // more rows than a block of 4
+      {64, 128, {{257, 258, 259}}},                           // blocks of 2
+      {2, 200, {{130}, {520}, {64}, {1}, {513}}},             // D over one scale block
+      {130, 16, {{70, 71}}},                                  // more heads than one product takes
+      {5, 32, {{}, {90, 91}, {}}},                            // requests without rows
   };
   for (const Batch& b : batches) {
     SCOPED_TRACE(testing::Message() << b.heads << " heads of " << b.dim << ", " << b.lens.size() << " requests");
@@ -261,9 +262,9 @@ TEST(IndexerScore, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
       EXPECT_FALSE(accepts(spec, good)) << "spec word " << word << " = " << bad;
     }
   }
-  const std::vector<std::pair<size_t, uint32_t>> changes{{0, 2},    {0, 0xffffffffU}, {1, 13},   {1, 0xffffffffU}, {2, 5},
-                                                         {2, 0},    {2, 0xffffffffU}, {3, 7681}, {3, 8256},        {4, 8193},
-                                                         {4, 7679}, {4, 0xffffffffU}, {5, 2}};
+  const std::vector<std::pair<size_t, uint32_t>> changes{
+      {0, 2},    {0, 0xffffffffU}, {1, 13},   {1, 0xffffffffU}, {2, 5},           {2, 0}, {2, 0xffffffffU},
+      {3, 7681}, {3, 8256},        {4, 8193}, {4, 7679},        {4, 0xffffffffU}, {5, 2}};
   for (const auto& [word, bad] : changes) {
     auto payload = good;
     payload[word] = bad;

@@ -56,7 +56,8 @@ class QAbsorbFamily final : public OpFamily {
  public:
   std::string_view kind() const override { return "q_absorb"; }
   std::string_view doc() const override {
-    return "multiplies each query head by the key half of kv_b (FP8 storage, BF16 math) into the first columns of q_out";
+    return "multiplies each query head by the key half of kv_b (FP8 storage, BF16 math) into the first columns of "
+           "q_out";
   }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override {
@@ -79,7 +80,8 @@ class QAbsorbFamily final : public OpFamily {
     MEGARTP_TRY(expect_tensor(c, 1, DType::kF8E4M3, {heads * (nope + v), "*"}));
     const int64_t kv_lora = MEGARTP_TRY(const_dim(c, 1, 1));
     if (kv_lora > kMaxExtent) return tl::unexpected(shape_error(c, 1, "dimensions up to 2^24"));
-    MEGARTP_TRY(expect_tensor(c, 2, DType::kF32, {ceil_div<int64_t>(heads * (nope + v), 128), ceil_div<int64_t>(kv_lora, 128)}));
+    MEGARTP_TRY(expect_tensor(c, 2, DType::kF32,
+                              {ceil_div<int64_t>(heads * (nope + v), 128), ceil_div<int64_t>(kv_lora, 128)}));
     MEGARTP_TRY(expect_tensor(c, 3, DType::kBF16, {c.inputs[0].shape[0], heads, "*"}));
     const int64_t columns = MEGARTP_TRY(const_dim(c, 3, 2));
     if (columns < kv_lora || columns > 2 * kMaxExtent)
@@ -114,7 +116,8 @@ class QAbsorbFamily final : public OpFamily {
     if (s.heads == 0 || s.nope == 0 || kv_lora == 0) return fail("a dimension of the spec is zero");
     if (!c.operand_is(kQAbsorbQNope, DType::kBF16, {-1, s.heads, s.nope}) ||
         !c.operand_is(kQAbsorbKvB, DType::kF8E4M3, {w_rows, kv_lora}) ||
-        !c.operand_is(kQAbsorbKvBScale, DType::kF32, {ceil_div<int64_t>(w_rows, 128), ceil_div<int64_t>(kv_lora, 128)}) ||
+        !c.operand_is(kQAbsorbKvBScale, DType::kF32,
+                      {ceil_div<int64_t>(w_rows, 128), ceil_div<int64_t>(kv_lora, 128)}) ||
         !c.operand_is(kQAbsorbQOut, DType::kBF16, {c.operands[kQAbsorbQNope].dims[0], s.heads, kv_lora + s.rope}))
       return fail("an operand does not fit the spec " + describe_spec(c.spec));
     if (p.row_count == 0 || p.row_count > kAbsorbMaxRows ||
@@ -126,8 +129,8 @@ class QAbsorbFamily final : public OpFamily {
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> words) const override {
     const auto p = decode_spec<QAbsorbPayload>(words);
-    return fmt::format("m {}..{}, head {}, n {}..{}", p.row_begin, uint64_t{p.row_begin} + p.row_count, p.head, p.n_begin,
-                       uint64_t{p.n_begin} + p.n_count);
+    return fmt::format("m {}..{}, head {}, n {}..{}", p.row_begin, uint64_t{p.row_begin} + p.row_count, p.head,
+                       p.n_begin, uint64_t{p.n_begin} + p.n_count);
   }
   std::string describe_spec(std::span<const uint32_t> words) const override {
     const auto s = decode_spec<QAbsorbSpec>(words);

@@ -22,7 +22,11 @@ OpCase q_absorb_case(const Sizes& s) {
   c.shapes.set("M", s.m);
   c.inputs = {{"q_nope", DType::kBF16, {"M", Dim(s.heads), Dim(s.nope)}, fill_normal(1), true},
               {"kv_b", DType::kF8E4M3, {Dim(w_rows), Dim(s.kv_lora)}, fill_normal(2, 60.0), true},
-              {"kv_b_scale", DType::kF32, {Dim((w_rows + 127) / 128), Dim((s.kv_lora + 127) / 128)}, fill_uniform(3, 1e-4, 3e-4), true},
+              {"kv_b_scale",
+               DType::kF32,
+               {Dim((w_rows + 127) / 128), Dim((s.kv_lora + 127) / 128)},
+               fill_uniform(3, 1e-4, 3e-4),
+               true},
               {"q_out", DType::kBF16, {"M", Dim(s.heads), Dim(s.kv_lora + s.rope)}, fill_normal(4), false, true}};
   return c;
 }
@@ -71,7 +75,8 @@ TEST(QAbsorb, ShapeErrorsNameTensorAndShapes) {
   const Attrs v256 = {{"v", int64_t{256}}};
   EXPECT_EQ(error_of({1792, 512}, {"M", 4, 576}, v256), "");
   EXPECT_THAT(error_of({1792, 512}, {"M", 4, 576}, {}), testing::HasSubstr("'v' is required"));
-  EXPECT_THAT(error_of({1791, 512}, {"M", 4, 576}, v256), testing::HasSubstr("'w' has shape [1791, 512], expected [1792, *]"));
+  EXPECT_THAT(error_of({1791, 512}, {"M", 4, 576}, v256),
+              testing::HasSubstr("'w' has shape [1791, 512], expected [1792, *]"));
   EXPECT_THAT(error_of({1792, 512}, {"M", 4, 511}, v256), testing::HasSubstr("'out' has shape [M, 4, 511]"));
   EXPECT_THAT(error_of({1792, 512}, {"M", 5, 576}, v256), testing::HasSubstr("'out' has shape [M, 5, 576]"));
   EXPECT_THAT(error_of({1792, 512}, {"M", 4, 576}, {{"v", int64_t{-1}}}), testing::HasSubstr("'v' is -1"));
@@ -105,8 +110,9 @@ TEST(QAbsorb, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
     }
   }
   const std::vector<std::vector<uint32_t>> bad_payloads{
-      {1, 16, 3, 384, 128},  {0xffffffffU, 1, 3, 384, 128}, {0, 0, 3, 384, 128}, {0, 65, 3, 384, 128}, {0, 16, 4, 384, 128},
-      {0, 16, 3, 385, 127},  {0, 16, 3, 512, 128},          {0, 16, 3, 384, 129}, {0, 16, 3, 384, 0},  {0, 16, 3, 0xffffff80U, 128},
+      {1, 16, 3, 384, 128}, {0xffffffffU, 1, 3, 384, 128}, {0, 0, 3, 384, 128},  {0, 65, 3, 384, 128},
+      {0, 16, 4, 384, 128}, {0, 16, 3, 385, 127},          {0, 16, 3, 512, 128}, {0, 16, 3, 384, 129},
+      {0, 16, 3, 384, 0},   {0, 16, 3, 0xffffff80U, 128},
   };
   for (const auto& payload : bad_payloads) EXPECT_FALSE(accepts(good_spec, payload)) << payload[0] << ' ' << payload[3];
 }
@@ -145,7 +151,8 @@ TEST(QAbsorb, EveryBuildOfTheKernelGivesTheSameBits) {
     for (int64_t n = 0; n < columns; ++n) {
       float sum = 0;
       for (int64_t d = 0; d < nope; ++d) {
-        const float weight = round_bf16(to_float(w[static_cast<size_t>(d * columns + n)]) * scale[static_cast<size_t>((100 + d) / 128)]);
+        const float weight =
+            round_bf16(to_float(w[static_cast<size_t>(d * columns + n)]) * scale[static_cast<size_t>((100 + d) / 128)]);
         sum += to_float(q[static_cast<size_t>(i * nope + d)]) * weight;
       }
       for (const auto& out : results)

@@ -64,8 +64,8 @@ class RmsnormFamily final : public OpFamily {
     auto stage = std::make_unique<RmsnormStage>(cols);
     stage->name = c.op().name;
     stage->opcode = kOpcode_rmsnorm;
-    stage->spec = encode_spec(RmsnormSpec{static_cast<uint32_t>(cols),
-                                          static_cast<float>(c.op().attrs.get_double("eps", kDefaultEps))});
+    stage->spec = encode_spec(
+        RmsnormSpec{static_cast<uint32_t>(cols), static_cast<float>(c.op().attrs.get_double("eps", kDefaultEps))});
     stage->slots = {c.input(0), c.input(1), c.output(0)};
     stage->num_tiles = static_cast<uint32_t>(c.input_dims(0)[0]);
     std::vector<std::unique_ptr<Stage>> stages;
@@ -87,7 +87,8 @@ class RmsnormFamily final : public OpFamily {
       }
       const double root = std::sqrt(squares / static_cast<double>(cols) + eps);
       for (int64_t k = 0; k < cols; ++k)
-        out[m * cols + k] = to_bf16(static_cast<double>(to_float(x[m * cols + k])) / root * static_cast<double>(to_float(w[k])));
+        out[m * cols + k] =
+            to_bf16(static_cast<double>(to_float(x[m * cols + k])) / root * static_cast<double>(to_float(w[k])));
     }
     return {};
   }

@@ -53,9 +53,8 @@ class RmsnormQuantFamily final : public OpFamily {
   std::string_view doc() const override { return "adds the residual, normalises each row, and quantises it to FP8"; }
   std::span<const std::string_view> input_names() const override { return kInputs; }
   std::span<const AttrSpec> attr_specs() const override {
-    static const std::array<AttrSpec, 2> specs{
-        {{"eps", kDefaultEps, "added to the mean square"},
-         {"pow2_scale", false, "rounds FP8 scales up to powers of two"}}};
+    static const std::array<AttrSpec, 2> specs{{{"eps", kDefaultEps, "added to the mean square"},
+                                                {"pow2_scale", false, "rounds FP8 scales up to powers of two"}}};
     return specs;
   }
   std::span<const OpcodeInfo> opcodes() const override { return kOpcodes; }
@@ -110,7 +109,8 @@ class RmsnormQuantFamily final : public OpFamily {
     bf16* residual = t.operand<bf16>(kRmsnormQuantResidual) + offset;
     bf16* y = t.operand<bf16>(kRmsnormQuantY) + offset;
     e4m3* q = t.operand<e4m3>(kRmsnormQuantQ) + offset;
-    float* scale = t.operand<float>(kRmsnormQuantScale) + size_t{t.payload[0]} * ceil_div(size_t{spec.cols}, size_t{kQuantGroup});
+    float* scale =
+        t.operand<float>(kRmsnormQuantScale) + size_t{t.payload[0]} * ceil_div(size_t{spec.cols}, size_t{kQuantGroup});
     for (int64_t k = 0; k < cols; ++k) residual[k] = to_bf16(to_float(x[k]) + to_float(residual_in[k]));
     rmsnorm_row(residual, t.operand<const bf16>(kRmsnormQuantW), cols, spec.eps, y);
     for (int64_t begin = 0; begin < cols; begin += kQuantGroup) {
@@ -137,7 +137,8 @@ class RmsnormQuantFamily final : public OpFamily {
                                                        : DType::kBF16;
       const int64_t width = slot == kRmsnormQuantScale ? ceil_div(cols, kQuantGroup) : cols;
       if (!c.operand_is(slot, dtype, {-1, width}) || row >= c.operands[slot].dims[0])
-        return make_error(ErrorCode::kParse, fmt::format("add_rmsnorm_quant: row {} does not fit operand {}", row, slot));
+        return make_error(ErrorCode::kParse,
+                          fmt::format("add_rmsnorm_quant: row {} does not fit operand {}", row, slot));
     }
     return {};
   }
@@ -180,7 +181,8 @@ class RmsnormQuantFamily final : public OpFamily {
         s = std::ldexp(1.0, fraction == 0.5 ? exponent - 1 : exponent);
       }
       scale[g] = static_cast<float>(s);
-      for (int64_t k = g * 128; k < end; ++k) q[k] = to_e4m3(static_cast<float>(static_cast<double>(to_float(y[k])) / s));
+      for (int64_t k = g * 128; k < end; ++k)
+        q[k] = to_e4m3(static_cast<float>(static_cast<double>(to_float(y[k])) / s));
     }
   }
 };

@@ -16,8 +16,8 @@ struct RmsnormQuantPayload {
   uint32_t row;
 };
 
-// What events count: the FP8 result (with scale and residual) and the BF16 norm are published apart, because different ops
-// wait for them.
+// What events count: the FP8 result (with scale and residual) and the BF16 norm are published apart, because different
+// ops wait for them.
 inline constexpr uint8_t kRmsnormQuantPublishQ = 0;
 inline constexpr uint8_t kRmsnormQuantPublishY = 1;
 

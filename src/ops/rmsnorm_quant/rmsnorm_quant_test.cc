@@ -141,7 +141,8 @@ TEST(RmsnormQuant, RefusesBadOperandsAndEps) {
   };
   EXPECT_EQ(error_of({"M", 512}, 1e-5), "");
   const std::string message = error_of({"K", 512}, 1e-5);
-  for (const char* part : {"A0", "res", "[K, 512]", "[M, 512]"}) EXPECT_NE(message.find(part), std::string::npos) << message;
+  for (const char* part : {"A0", "res", "[K, 512]", "[M, 512]"})
+    EXPECT_NE(message.find(part), std::string::npos) << message;
   EXPECT_NE(error_of({"M", 512}, -1.0).find("eps"), std::string::npos);
 }
 
