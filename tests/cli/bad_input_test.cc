@@ -13,10 +13,7 @@
 #include "base/file.h"
 #include "cli/cli_runner.h"
 #include "io/safetensors.h"
-#include "lowering/lower.h"
-#include "models/glm52/glm52.h"
 #include "plan/kernel_plan.h"
-#include "plan/target.h"
 
 namespace megartp::test {
 namespace {
@@ -191,12 +188,14 @@ TEST(BadInput, Plans) {
 // A plan whose queues contradict its events is structurally sound; its run must end by itself, with a name for the
 // cause.
 TEST(BadInput, APlanThatCannotProgressIsExitCode6WithADump) {
-  const auto config = glm52::load_config(small_config_path()).value();
-  const OpGraph graph = glm52::attention_pre_graph(config, {}, 6);
-  const TaskGraph tasks = lower(graph, glm52::decode_shapes(3, 70, 1).value(), {}).value();
-  KernelPlan plan = pack(tasks, find_target("cpu").value(), {Packer::kRoundRobin, 2}).value();
-  std::reverse(plan.instructions.begin(), plan.instructions.begin() + plan.queue_depth);
   const std::string path = scratch_path("stuck.plan");
+  const std::string made = fmt::format(
+      "plan glm52-attention-pre --config '{}' --m 3 --kv 70 --requests 1 --target cpu --workers 2 --packer round-robin "
+      "-q -o '{}'",
+      small_config_path(), path);
+  ASSERT_EQ(run_cli(made).exit_code, 0);
+  KernelPlan plan = load_plan(path).value();
+  std::reverse(plan.instructions.begin(), plan.instructions.begin() + plan.queue_depth);
   const Status saved = save_plan(plan, path);
   ASSERT_TRUE(saved) << saved.error().to_string();
   const CliResult r = run_cli(fmt::format(
