@@ -91,7 +91,8 @@ class Fields {
                            std::span<const std::string_view> optional = {}) {
     if (!value.is_object()) return malformed(where, "expected an object");
     for (const auto& [key, unused] : value.items()) {
-      const auto is_key = [&key = key](std::string_view k) { return k == key; };
+      const std::string& name = key;
+      const auto is_key = [&name](std::string_view k) { return k == name; };
       if (std::none_of(required.begin(), required.end(), is_key) &&
           std::none_of(optional.begin(), optional.end(), is_key))
         return malformed(where, "unknown key " + quote_name(key));
