@@ -13,6 +13,9 @@
 namespace megartp::cli {
 namespace {
 
+// Set by SIGPIPE: the reader of stdout has left, perhaps writes ago.
+volatile std::sig_atomic_t g_pipe_closed = 0;
+
 constexpr const char* kFooter =
     "Examples:\n"
     "  megartp run glm52-attention-pre --check          one full-size layer against the reference\n"
@@ -90,7 +93,7 @@ int parse_and_run(int argc, char** argv) {
 int flush_stdout(int code) {
   errno = 0;
   std::cout.flush();
-  if (std::cout.good() || errno == EPIPE) return code;
+  if (std::cout.good() || g_pipe_closed != 0) return code;
   std::cerr << "megartp: error: cannot write to stdout" << (errno != 0 ? std::string(": ") + std::strerror(errno) : "")
             << "\n";
   return code == 0 ? exit_code(ErrorCode::kIo) : code;
@@ -100,7 +103,7 @@ int flush_stdout(int code) {
 }  // namespace megartp::cli
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGPIPE, [](int) { megartp::cli::g_pipe_closed = 1; });
   // A handler must not touch the heap: remove files in the making, leave with the code that shells expect.
   std::signal(SIGINT, [](int) {
     megartp::unlink_unfinished_files();
