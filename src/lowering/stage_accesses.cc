@@ -10,8 +10,9 @@ namespace {
 uint64_t hash_box(const Box& box) {
   uint64_t hash = box.rank;
   for (uint32_t d = 0; d < box.rank; ++d)
-    hash = hash_combine(hash, uint64_t{static_cast<uint32_t>(box.begin[d])} << 32 | static_cast<uint32_t>(box.end[d]));
-  return hash;
+    hash = (hash ^ (uint64_t{static_cast<uint32_t>(box.begin[d])} << 32 | static_cast<uint32_t>(box.end[d]))) *
+           0xd6e8feb86659fd93U;
+  return mix64(hash);
 }
 
 bool is_empty(const Box& box) {
@@ -53,6 +54,7 @@ class Collector {
  private:
   struct Building {
     IndexTable lookup;
+    uint32_t last_box = 0;  // neighbouring tiles often read the same
     std::vector<std::pair<uint32_t, uint32_t>> box_touchers;
   };
 
@@ -69,8 +71,9 @@ class Collector {
       if (out_.is_fused) out_.group_of_tile.push_back(tile.join_group);
       tile.reads.insert(tile.reads.end(), undeclared_.begin(), undeclared_.end());
       const uint32_t toucher = out_.is_fused ? tile.join_group : t;
-      MEGARTP_TRY(add(tile.reads, false, tile_toucher, toucher, out_.tile_records));
-      MEGARTP_TRY(add(tile.writes, true, tile_toucher, toucher, out_.tile_records));
+      if (!add(tile.reads, false, tile_toucher, toucher, out_.tile_records) ||
+          !add(tile.writes, true, tile_toucher, toucher, out_.tile_records))
+        return fault();
       out_.tile_offsets.push_back(static_cast<uint32_t>(out_.tile_records.size()));
     }
     if (out_.is_fused) MEGARTP_TRY(add_finals());
@@ -100,19 +103,21 @@ class Collector {
         const uint32_t f = out_.groups.finals[i];
         final_tile.clear();
         stage_.final_tile(f, final_tile);
-        MEGARTP_TRY(add(final_tile.reads, false, Toucher::kFinal, f, out_.group_records));
-        MEGARTP_TRY(add(final_tile.writes, true, Toucher::kFinal, f, out_.group_records));
+        if (!add(final_tile.reads, false, Toucher::kFinal, f, out_.group_records) ||
+            !add(final_tile.writes, true, Toucher::kFinal, f, out_.group_records))
+          return fault();
       }
       out_.group_offsets.push_back(static_cast<uint32_t>(out_.group_records.size()));
     }
     return {};
   }
 
-  Status add(const std::vector<Access>& accesses, bool is_write, Toucher toucher_kind, uint32_t toucher,
-             std::vector<AccessRecord>& records) {
+  // False when the family is at fault; fault() then says how. (A Status per access would cost more than all the rest.)
+  bool add(const std::vector<Access>& accesses, bool is_write, Toucher toucher_kind, uint32_t toucher,
+           std::vector<AccessRecord>& records) {
     uint32_t hint = is_write ? 1 : 0;  // the n-th access of a tile mostly goes where that of the tile before went
     for (const Access& access : accesses) {
-      MEGARTP_TRY(check(access, is_write));
+      if (!is_sound(access, is_write)) return false;
       if (is_write) out_.last_publication = std::max(out_.last_publication, access.publication);
       const Storage storage = graph_.tensors[access.tensor].storage;
       if (storage == Storage::kWeight || storage == Storage::kRuntimeArg || is_empty(access.box)) continue;
@@ -126,26 +131,31 @@ class Collector {
       records.push_back({table_idx, box});
       hint = table_idx + 1;
     }
-    return {};
+    return true;
   }
 
-  Status check(const Access& access, bool is_write) const {
-    if (access.tensor >= graph_.tensors.size())
-      return make_error(ErrorCode::kInternal,
-                        fmt::format("stage '{}' touches a tensor that does not exist", stage_.name));
-    const ConcreteTensor& tensor = graph_.tensors[access.tensor];
-    const auto fail = [&](std::string_view what) {
-      return make_error(ErrorCode::kInternal,
-                        fmt::format("stage '{}' {} (tensor '{}')", stage_.name, what, tensor.name));
+  bool is_sound(const Access& access, bool is_write) {
+    const auto fails = [&](const char* how) {
+      fault_ = how;
+      faulty_tensor_ = access.tensor;
+      return false;
     };
-    if (std::ranges::find(stage_.slots, access.tensor) == stage_.slots.end())
-      return fail("touches a tensor outside of its operand row");
+    if (std::ranges::find(stage_.slots, access.tensor) == stage_.slots.end() || access.tensor >= graph_.tensors.size())
+      return fails("touches a tensor outside of its operand row");
+    const ConcreteTensor& tensor = graph_.tensors[access.tensor];
     if (is_write && (tensor.storage == Storage::kWeight || tensor.storage == Storage::kRuntimeArg))
-      return fail("writes a read-only tensor");
+      return fails("writes a read-only tensor");
     bool inside = access.box.rank == tensor.dims.size();
     for (uint32_t d = 0; inside && d < access.box.rank; ++d)
       inside = access.box.begin[d] >= 0 && access.box.end[d] <= tensor.dims[d];
-    return inside ? Status{} : fail("touches a region outside of its tensor");
+    return inside || fails("touches a region outside of its tensor");
+  }
+
+  tl::unexpected<Error> fault() const {
+    const bool exists = faulty_tensor_ < graph_.tensors.size();
+    return make_error(ErrorCode::kInternal,
+                      fmt::format("stage '{}' {} (tensor '{}')", stage_.name, fault_,
+                                  exists ? graph_.tensors[faulty_tensor_].name : std::to_string(faulty_tensor_)));
   }
 
   uint32_t find_table(const Access& access, bool is_write, Toucher toucher, uint32_t hint) {
@@ -167,14 +177,15 @@ class Collector {
   }
 
   static uint32_t find_box(AccessTable& table, Building& building, const Box& box) {
-    if (!table.boxes.empty() && table.boxes.back() == box) return static_cast<uint32_t>(table.boxes.size() - 1);
+    if (!table.boxes.empty() && table.boxes[building.last_box] == box) return building.last_box;
     const uint64_t hash = hash_box(box);
-    const uint32_t found = building.lookup.find(hash, [&](uint32_t i) { return table.boxes[i] == box; });
-    if (found != IndexTable::kNone) return found;
-    const auto idx = static_cast<uint32_t>(table.boxes.size());
-    table.boxes.push_back(box);
-    building.lookup.insert(hash, idx);
-    return idx;
+    building.last_box = building.lookup.find(hash, [&](uint32_t i) { return table.boxes[i] == box; });
+    if (building.last_box == IndexTable::kNone) {
+      building.last_box = static_cast<uint32_t>(table.boxes.size());
+      table.boxes.push_back(box);
+      building.lookup.insert(hash, building.last_box);
+    }
+    return building.last_box;
   }
 
   void finish() {
@@ -192,6 +203,8 @@ class Collector {
   const Stage& stage_;
   StageAccesses out_;
   std::vector<Building> building_;
+  const char* fault_ = "";
+  TensorId faulty_tensor_ = kInvalidId;
   std::vector<Access> undeclared_;  // read by every tile, though no tile says so
 };
 
