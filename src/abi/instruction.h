@@ -34,6 +34,7 @@ inline constexpr uint32_t kOperandSlots = 16;
 inline constexpr uint32_t kNoJoin = 0xffffffffU;
 inline constexpr uint32_t kNoTask = 0xffffffffU;
 inline constexpr uint32_t kOpcodeNoOp = 0;
+inline constexpr uint32_t kOpcodeRelay = 1;  // waits and signals, does nothing else; op families start at 0x10
 inline constexpr uint32_t kMaxIncrement = 0x00ffffffU;
 
 struct Wait {

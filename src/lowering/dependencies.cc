@@ -57,6 +57,13 @@ class Deriver {
       event.producer_stage = events_[e].stage;
       event.publication = events_[e].publication;
       event.threshold = sets_.size(events_[e].set);
+      event.first_part = e;
+      event.num_parts = 1;
+      const auto intervals = sets_.intervals(events_[e].set);
+      graph_.event_parts.push_back({event.producer_stage, event.publication,
+                                    static_cast<uint32_t>(graph_.unit_intervals.size()),
+                                    static_cast<uint32_t>(intervals.size())});
+      graph_.unit_intervals.insert(graph_.unit_intervals.end(), intervals.begin(), intervals.end());
     }
     for (Task& task : graph_.tasks)
       for (uint32_t i = 0; i < task.num_waits; ++i) {
@@ -74,6 +81,8 @@ class Deriver {
     events_ = EventTable{};
     graph_.edges.clear();
     graph_.events.clear();
+    graph_.event_parts.clear();
+    graph_.unit_intervals.clear();
     for (Task& task : graph_.tasks) {
       task.num_waits = task.num_signals = 0;
       task.waits.fill({});
@@ -269,7 +278,12 @@ class Deriver {
     for (size_t i = 0; i < links_.size(); ++i) {
       if (done[i]) continue;
       const Link& first = links_[i];
-      StageEdge edge{first.producer.stage, stage, first.producer.table->tensor, first.hazard, first.policy, 0};
+      StageEdge edge{.producer_stage = first.producer.stage,
+                     .consumer_stage = stage,
+                     .tensor = first.producer.table->tensor,
+                     .hazard = first.hazard,
+                     .policy = first.policy,
+                     .events = {}};
       std::vector<uint32_t> events;
       for (size_t j = i; j < links_.size(); ++j) {
         const Link& link = links_[j];
@@ -328,6 +342,6 @@ class Deriver {
 
 }  // namespace
 
-Status derive_events(TaskGraph& graph) { return Deriver(graph).run(); }
+Status derive_events(TaskGraph& graph, const EventOptions& /*options*/) { return Deriver(graph).run(); }
 
 }  // namespace megartp::lowering

@@ -1,5 +1,7 @@
 #include "lowering/lower.h"
 
+#include <fmt/format.h>
+
 #include "lowering/passes.h"
 
 namespace megartp {
@@ -23,6 +25,23 @@ std::string_view to_string(HazardKind kind) {
   return "?";
 }
 
+std::string_view to_string(EventMode mode) {
+  switch (mode) {
+    case EventMode::kExact: return "exact";
+    case EventMode::kAuto: return "auto";
+    case EventMode::kGcd: return "gcd";
+    case EventMode::kWhole: return "whole";
+  }
+  return "?";
+}
+
+Result<EventMode> parse_event_mode(std::string_view name) {
+  for (const EventMode mode : {EventMode::kExact, EventMode::kAuto, EventMode::kGcd, EventMode::kWhole})
+    if (to_string(mode) == name) return mode;
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("unknown event mode '{}'; known: exact, auto, gcd, whole", name));
+}
+
 Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const LowerOptions& options) {
   if (!graph.status()) return tl::unexpected(graph.status().error());
   if (graph.ops().empty())
@@ -32,7 +51,7 @@ Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const Lowe
   MEGARTP_TRY(lowering::resolve_tensors(graph, shapes, out));
   MEGARTP_TRY(lowering::build_stages(graph, out));
   MEGARTP_TRY(lowering::expand_tasks(out));
-  MEGARTP_TRY(lowering::derive_events(out));
+  MEGARTP_TRY(lowering::derive_events(out, options.events));
   return out;
 }
 

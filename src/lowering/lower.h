@@ -6,8 +6,16 @@
 
 namespace megartp {
 
+struct EventOptions {
+  EventMode mode = EventMode::kExact;
+  // What one instruction holds; relay tasks are made where a task needs more.
+  uint32_t max_waits = abi::kMaxWaits;
+  uint32_t max_signals = abi::kMaxSignals;
+};
+
 struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
+  EventOptions events;
 };
 
 // Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row

@@ -34,6 +34,6 @@ class StageAppender {
 Status expand_tasks(TaskGraph& graph);
 
 // Waits, signals, events and edges from the stages' regions.
-Status derive_events(TaskGraph& graph);
+Status derive_events(TaskGraph& graph, const EventOptions& options = {});
 
 }  // namespace megartp::lowering

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "abi/instruction.h"
+#include "megartp/error.h"
 #include "ops/op_family.h"
 
 namespace megartp {
@@ -31,20 +32,59 @@ std::string_view to_string(EdgePolicy policy);
 enum class HazardKind : uint8_t { kRaw, kWar, kWaw };
 std::string_view to_string(HazardKind kind);
 
+// How finely consumers wait for producers.
+enum class EventMode : uint8_t {
+  kExact,  // a task waits for exactly the units whose regions it needs
+  kAuto,   // exact, made coarser where the cost model says that it pays
+  kGcd,    // one wait and one signal a task where a sound grouping of that kind exists (MPK's gcd and lcm rules)
+  kWhole,  // every edge is a barrier
+};
+std::string_view to_string(EventMode mode);
+Result<EventMode> parse_event_mode(std::string_view name);  // "exact", "auto", "gcd", "whole"
+
+// `count` events, each with so many signalling units and waiting tasks.
+struct EventShape {
+  uint32_t triggers = 0;
+  uint32_t consumers = 0;
+  uint32_t count = 0;
+  friend bool operator==(const EventShape&, const EventShape&) = default;
+};
+
+// All that one stage must wait for of an earlier one over one tensor.
 struct StageEdge {
   uint32_t producer_stage = 0;
   uint32_t consumer_stage = 0;
   TensorId tensor = kInvalidId;
-  HazardKind hazard = HazardKind::kRaw;
+  HazardKind hazard = HazardKind::kRaw;  // the first of RAW, WAR, WAW that the edge has
+  uint8_t hazards = 0;                   // bit 1 << HazardKind for each that it has
   EdgePolicy policy = EdgePolicy::kWhole;
+  bool is_implied = false;  // no event carries it: other waits of the same tasks already order it
   uint32_t num_events = 0;  // distinct events that carry it
+  std::vector<EventShape> events;
+};
+
+// A unit is what an event counts: a tile of a plain stage, a final tile of a fused one; numbers are local to the stage.
+struct UnitInterval {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+  friend bool operator==(const UnitInterval&, const UnitInterval&) = default;
+};
+
+// The units of one stage that an event counts when they send `publication`.
+struct EventPart {
+  uint32_t stage = 0;
+  uint32_t publication = 0;
+  uint32_t first_interval = 0;  // into TaskGraph::unit_intervals
+  uint32_t num_intervals = 0;   // sorted, disjoint, non-adjacent
 };
 
 struct Event {
-  uint32_t producer_stage = 0;
+  uint32_t producer_stage = 0;  // of the first part
   uint32_t publication = 0;
   uint32_t threshold = 0;      // = total signals of one run
   uint32_t num_consumers = 0;  // tasks that wait for it
+  uint32_t first_part = 0;     // into TaskGraph::event_parts
+  uint32_t num_parts = 0;
 };
 
 struct Task {
@@ -78,10 +118,17 @@ struct TaskGraph {
   std::vector<std::vector<uint32_t>> specs;  // deduplicated (opcode first, then the family's words)
   std::vector<Task> tasks;
   std::vector<Event> events;
+  std::vector<EventPart> event_parts;
+  std::vector<UnitInterval> unit_intervals;
   std::vector<uint32_t> join_counts;  // arrivals per join counter
   std::vector<StageEdge> edges;
   ShapeEnv shapes;
   FinalizerMode finalizer = FinalizerMode::kFused;
+  EventMode event_mode = EventMode::kExact;
 };
+
+// A stage of relay tasks: they do no work, wait for events and signal others where a task would need more waits or
+// signals than an instruction holds.
+inline bool is_relay(const TaskStage& stage) { return stage.stage->opcode == abi::kOpcodeRelay; }
 
 }  // namespace megartp

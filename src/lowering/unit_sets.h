@@ -10,17 +10,12 @@
 #include <vector>
 
 #include "lowering/index_table.h"
+#include "lowering/task_graph.h"
 
 namespace megartp::lowering {
 
 using SetId = uint32_t;
 inline constexpr SetId kEmptySet = 0;
-
-struct UnitInterval {
-  uint32_t begin = 0;
-  uint32_t end = 0;
-  friend bool operator==(const UnitInterval&, const UnitInterval&) = default;
-};
 
 class UnitSets {
  public:
