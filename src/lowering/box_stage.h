@@ -72,10 +72,16 @@ struct BoxGraph {
     task_stage.stage = std::move(stage);
     tasks.stages.push_back(std::move(task_stage));
   }
-  Status derive() {
+  Status derive(const EventOptions& options = {}) {
     MEGARTP_TRY(expand_tasks(tasks));
-    return derive_events(tasks);
+    return derive_events(tasks, options);
   }
+  // Index in tasks.stages: relay stages may stand in between.
+  uint32_t index_of(size_t stage) const {
+    const auto it = std::ranges::find(tasks.stages, stages[stage], [](const TaskStage& s) { return s.stage.get(); });
+    return static_cast<uint32_t>(it - tasks.stages.begin());
+  }
+  uint32_t first_task(size_t stage) const { return tasks.stages[index_of(stage)].first_task; }
 };
 
 }  // namespace megartp::lowering::testing

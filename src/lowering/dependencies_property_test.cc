@@ -12,9 +12,19 @@ using testing::BoxGraph;
 using testing::BoxTile;
 
 struct Options {
-  int max_stages = 5;  // more could need more than four producers
+  int max_stages = 5;
   bool allow_scatter = true;
 };
+
+EventOptions random_event_options() {
+  EventOptions o;
+  o.mode = *rc::gen::element(EventMode::kExact, EventMode::kAuto, EventMode::kGcd, EventMode::kWhole);
+  o.max_waits = *rc::gen::element(1U, 2U, 4U);
+  o.max_signals = *rc::gen::element(1U, 2U, 4U);
+  o.costs.num_workers = *rc::gen::element(1U, 3U, 132U);
+  RC_TAG(std::string(to_string(o.mode)));
+  return o;
+}
 
 Box random_box(const std::vector<int64_t>& dims) {
   Box b;
@@ -103,27 +113,36 @@ bool conflict(const BoxTile& a, const BoxTile& b) {
 }
 
 // Signal increments of each task, groups counted once, must add up to the thresholds.
-void check_sums(const TaskGraph& g) {
+void check_sums(const TaskGraph& g, const EventOptions& options) {
   std::vector<uint64_t> sums(g.events.size(), 0);
+  std::vector<uint32_t> consumers(g.events.size(), 0);
   std::vector<bool> counted(g.join_counts.size(), false);
   for (const Task& task : g.tasks) {
-    for (uint32_t w = 0; w < task.num_waits; ++w)
+    RC_ASSERT(task.num_waits <= options.max_waits);
+    RC_ASSERT(task.num_signals <= options.max_signals);
+    for (uint32_t w = 0; w < task.num_waits; ++w) {
       RC_ASSERT(task.waits[w].threshold == g.events[task.waits[w].event].threshold);
+      ++consumers[task.waits[w].event];
+    }
     if (task.join_group != abi::kNoJoin) {
       if (counted[task.join_group]) continue;
       counted[task.join_group] = true;
     }
     for (uint32_t s = 0; s < task.num_signals; ++s) {
       const Event& event = g.events[task.signals[s].event];
-      RC_ASSERT(event.producer_stage == task.stage);
-      RC_ASSERT(event.publication == abi::publication(task.signals[s]));
+      if (event.producer_stage != kInvalidId) {
+        RC_ASSERT(event.producer_stage == task.stage);
+        RC_ASSERT(event.publication == abi::publication(task.signals[s]));
+      }
+      if (s > 0) RC_ASSERT(abi::publication(task.signals[s]) >= abi::publication(task.signals[s - 1]));
       sums[task.signals[s].event] += abi::increment(task.signals[s]);
     }
   }
   for (size_t e = 0; e < sums.size(); ++e) {
     RC_ASSERT(sums[e] == g.events[e].threshold);
     RC_ASSERT(g.events[e].threshold > 0U);
-    RC_ASSERT(g.events[e].num_consumers > 0U);
+    RC_ASSERT(g.events[e].num_consumers == consumers[e]);
+    RC_ASSERT(consumers[e] > 0U);
   }
 }
 
@@ -137,7 +156,7 @@ std::vector<std::vector<bool>> closure(const TaskGraph& g) {
   for (uint32_t t = 0; t < n; ++t) {
     for (uint32_t w = 0; w < g.tasks[t].num_waits; ++w) {
       for (const uint32_t s : signallers[g.tasks[t].waits[w].event]) {
-        RC_ASSERT(g.tasks[s].stage < g.tasks[t].stage);
+        RC_ASSERT(s < t);
         before[t][s] = true;
         for (uint32_t a = 0; a < n; ++a)
           if (before[s][a]) before[t][a] = true;
@@ -155,7 +174,7 @@ struct Unit {
 };
 std::vector<Unit> units_of(const BoxGraph& g, uint32_t stage) {
   std::vector<Unit> units;
-  const uint32_t first = g.tasks.stages[stage].first_task;
+  const uint32_t first = g.first_task(stage);
   const auto& tiles = g.stages[stage]->tiles();
   for (uint32_t t = 0; t < tiles.size(); ++t) units.push_back({&tiles[t], {first + t}});
   for (const BoxTile& f : g.stages[stage]->finals()) {
@@ -167,11 +186,7 @@ std::vector<Unit> units_of(const BoxGraph& g, uint32_t stage) {
   return units;
 }
 
-RC_GTEST_PROP(DependenciesProperty, EveryConflictingPairIsOrderedByEvents, ()) {
-  BoxGraph g = random_graph({});
-  const Status status = g.derive();
-  RC_ASSERT(status.has_value());
-  check_sums(g.tasks);
+void check_order(const BoxGraph& g) {
   const auto before = closure(g.tasks);
   for (uint32_t a = 0; a < g.stages.size(); ++a)
     for (uint32_t b = a + 1; b < g.stages.size(); ++b)
@@ -182,55 +197,67 @@ RC_GTEST_PROP(DependenciesProperty, EveryConflictingPairIsOrderedByEvents, ()) {
               for (const uint32_t y : late.tasks) RC_ASSERT(before[y][x]);
 }
 
-RC_GTEST_PROP(DependenciesProperty, LongerChainsAreOrderedTooOrRefused, ()) {
-  BoxGraph g = random_graph({.max_stages = 9, .allow_scatter = true});
-  if (const Status status = g.derive(); !status) {
-    RC_ASSERT(status.error().code == ErrorCode::kOutOfResources);
-    RC_TAG("refused");
-    return;
-  }
-  check_sums(g.tasks);
-  const auto before = closure(g.tasks);
-  for (uint32_t a = 0; a < g.stages.size(); ++a)
-    for (uint32_t b = a + 1; b < g.stages.size(); ++b)
-      for (const Unit& early : units_of(g, a))
-        for (const Unit& late : units_of(g, b))
-          if (conflict(*early.tile, *late.tile)) RC_ASSERT(before[late.tasks[0]][early.tasks[0]]);
+RC_GTEST_PROP(DependenciesProperty, EveryConflictingPairIsOrderedByEvents, ()) {
+  BoxGraph g = random_graph({});
+  const EventOptions options = random_event_options();
+  const Status status = g.derive(options);
+  RC_ASSERT(status.has_value());
+  check_sums(g.tasks, options);
+  check_order(g);
 }
 
-// Without fallbacks, a wait names only units that conflict with the tile or its group's final tiles.
-RC_GTEST_PROP(DependenciesProperty, NoWaitIsWiderThanItsRegions, ()) {
-  BoxGraph g = random_graph({.max_stages = 3, .allow_scatter = false});
-  RC_ASSERT(g.derive().has_value());
-  const auto is_whole = [&](uint32_t a, uint32_t b) {
-    for (const StageEdge& e : g.tasks.edges)
-      if (e.producer_stage == a && e.consumer_stage == b && e.policy == EdgePolicy::kWhole) return true;
-    return false;
-  };
-  for (uint32_t t = 0; t < g.tasks.tasks.size(); ++t) {
-    const Task& task = g.tasks.tasks[t];
-    for (uint32_t w = 0; w < task.num_waits; ++w) {
-      const uint32_t producer = g.tasks.events[task.waits[w].event].producer_stage;
-      if (is_whole(producer, task.stage)) continue;
-      for (uint32_t s = 0; s < g.tasks.tasks.size(); ++s) {
-        const Task& signaller = g.tasks.tasks[s];
-        bool signals = false;
-        for (uint32_t i = 0; i < signaller.num_signals; ++i)
-          signals |= signaller.signals[i].event == task.waits[w].event;
-        if (!signals) continue;
-        bool conflicts = false;
-        for (const Unit& early : units_of(g, signaller.stage))
-          for (const Unit& late : units_of(g, task.stage)) {
-            const auto stands_for = [](const Unit& u, uint32_t id) {
-              return std::ranges::find(u.tasks, id) != u.tasks.end();
-            };
-            // A tile of a fused stage publishes through its whole group.
-            const bool same_group = signaller.join_group != abi::kNoJoin &&
-                                    g.tasks.tasks[early.tasks[0]].join_group == signaller.join_group;
-            if ((stands_for(early, s) || same_group) && stands_for(late, t))
-              conflicts |= conflict(*early.tile, *late.tile);
+RC_GTEST_PROP(DependenciesProperty, LongerChainsAreOrderedToo, ()) {
+  BoxGraph g = random_graph({.max_stages = 9, .allow_scatter = true});
+  const EventOptions options = random_event_options();
+  RC_ASSERT(g.derive(options).has_value());
+  check_sums(g.tasks, options);
+  check_order(g);
+}
+
+// The parts of an event; of one that relays signal, those of the events that they wait for.
+void append_parts(const TaskGraph& g, uint32_t event, std::vector<EventPart>& parts) {
+  const Event& e = g.events[event];
+  parts.insert(parts.end(), g.event_parts.begin() + e.first_part, g.event_parts.begin() + e.first_part + e.num_parts);
+  if (e.num_parts > 0) return;
+  for (const Task& task : g.tasks)
+    for (uint32_t s = 0; s < task.num_signals; ++s)
+      if (task.signals[s].event == event)
+        for (uint32_t w = 0; w < task.num_waits; ++w) append_parts(g, task.waits[w].event, parts);
+}
+
+// A wait names only units that conflict with the tile or its group's final tiles.
+RC_GTEST_PROP(DependenciesProperty, NoExactWaitIsWiderThanItsRegions, ()) {
+  BoxGraph g = random_graph({.max_stages = 5, .allow_scatter = false});
+  EventOptions options = random_event_options();
+  options.mode = EventMode::kExact;
+  RC_ASSERT(g.derive(options).has_value());
+  std::vector<EventPart> parts;
+  for (uint32_t b = 0; b < g.stages.size(); ++b) {
+    const std::vector<Unit> consumers = units_of(g, b);
+    const uint32_t first = g.first_task(b);
+    for (uint32_t t = first; t < first + g.stages[b]->tiles().size(); ++t) {
+      const Task& task = g.tasks.tasks[t];
+      parts.clear();
+      for (uint32_t w = 0; w < task.num_waits; ++w) append_parts(g.tasks, task.waits[w].event, parts);
+      for (const EventPart& part : parts) {
+        uint32_t a = 0;
+        while (g.index_of(a) != part.stage) ++a;
+        const auto& tiles = g.stages[a]->tiles();
+        const auto& finals = g.stages[a]->finals();
+        for (uint32_t i = part.first_interval; i < part.first_interval + part.num_intervals; ++i) {
+          for (uint32_t u = g.tasks.unit_intervals[i].begin; u < g.tasks.unit_intervals[i].end; ++u) {
+            // What a final tile says is done: itself and what the tiles of its group touch.
+            std::vector<const BoxTile*> done{finals.empty() ? &tiles[u] : &finals[u]};
+            if (!finals.empty())
+              for (const BoxTile& tile : tiles)
+                if (tile.join_group == finals[u].join_group) done.push_back(&tile);
+            bool conflicts = false;
+            for (const Unit& late : consumers)
+              if (std::ranges::find(late.tasks, t) != late.tasks.end())
+                for (const BoxTile* early : done) conflicts = conflicts || conflict(*early, *late.tile);
+            RC_ASSERT(conflicts);
           }
-        RC_ASSERT(conflicts);
+        }
       }
     }
   }

@@ -132,22 +132,71 @@ TEST(Dependencies, ScatterIsWhole) {
   EXPECT_EQ(only_edge(g.tasks).policy, EdgePolicy::kWhole);
 }
 
-TEST(Dependencies, WritersWaitForEarlierReadersAndWriters) {
+TEST(Dependencies, WritersWaitForEarlierReadersAndThroughThemForWriters) {
   BoxGraph g;
   const TensorId a = g.add_tensor({4, 64});
   const TensorId b = g.add_tensor({4, 64});
   g.add_stage(row_tiles(4, {}, {a}));
-  g.add_stage({{{rows(a, 0, 2)}, {rows(b, 0, 2)}}, {{rows(a, 2, 4)}, {rows(b, 2, 4)}}});
+  g.add_stage({{{rows(a, 0, 2)}, {rows(b, 0, 2)}}, {{rows(a, 2, 3)}, {rows(b, 2, 4)}}});
   g.add_stage(row_tiles(4, {}, {a}));
   ASSERT_TRUE(g.derive());
-  // Row writers of the last stage: WAW on the first stage's row, WAR on the reader of that row.
+  // WAR on the reader of the row, which has waited for its writer; row 3 has no reader, so WAW on its writer.
   for (uint32_t i = 0; i < 4; ++i) {
     const Task& task = g.tasks.tasks[6 + i];
-    ASSERT_EQ(task.num_waits, 2);
-    EXPECT_EQ(g.tasks.events[task.waits[0].event].producer_stage, 0U);
-    EXPECT_EQ(g.tasks.events[task.waits[1].event].producer_stage, 1U);
+    ASSERT_EQ(task.num_waits, 1);
+    EXPECT_EQ(g.tasks.events[task.waits[0].event].producer_stage, i < 3 ? 1U : 0U);
   }
   EXPECT_EQ(g.tasks.edges.size(), 3U);
+  for (const StageEdge& edge : g.tasks.edges) EXPECT_FALSE(edge.is_implied);
+}
+
+TEST(Dependencies, AWaitThatAnotherImpliesIsDropped) {
+  BoxGraph g;
+  const TensorId u = g.add_tensor({8, 64});
+  const TensorId w = g.add_tensor({8, 64});
+  const TensorId v = g.add_tensor({8, 64});
+  g.add_stage(row_tiles(8, {}, {u}));
+  g.add_stage(row_tiles(8, {u}, {w}));
+  g.add_stage(row_tiles(8, {u, w}, {v}));
+  ASSERT_TRUE(g.derive());
+  EXPECT_EQ(g.tasks.events.size(), 16U);
+  for (uint32_t i = 16; i < 24; ++i) {
+    ASSERT_EQ(g.tasks.tasks[i].num_waits, 1);
+    EXPECT_EQ(g.tasks.events[g.tasks.tasks[i].waits[0].event].producer_stage, 1U);
+  }
+  ASSERT_EQ(g.tasks.edges.size(), 3U);
+  EXPECT_TRUE(g.tasks.edges[1].is_implied);
+  EXPECT_EQ(g.tasks.edges[1].tensor, u);
+  EXPECT_TRUE(g.tasks.edges[1].events.empty());
+}
+
+TEST(Dependencies, AWiderWaitThanThePathCoversIsKept) {
+  BoxGraph g;
+  const TensorId u = g.add_tensor({8, 64});
+  const TensorId w = g.add_tensor({8, 64});
+  const TensorId v = g.add_tensor({8, 64});
+  g.add_stage(row_tiles(8, {}, {u}));
+  g.add_stage(row_tiles(8, {u}, {w}));
+  auto tiles = row_tiles(8, {w}, {v});
+  for (BoxTile& tile : tiles) tile.reads.push_back(rows(u, 0, 8));
+  g.add_stage(std::move(tiles));
+  ASSERT_TRUE(g.derive());
+  EXPECT_EQ(g.tasks.events.size(), 17U);
+  for (uint32_t i = 16; i < 24; ++i) EXPECT_EQ(g.tasks.tasks[i].num_waits, 2);
+}
+
+TEST(Dependencies, WaitsThatOnlySeveralOthersImplyTogetherAreDropped) {
+  BoxGraph g;
+  const TensorId u = g.add_tensor({2, 64});
+  const TensorId left = g.add_tensor({1, 64});
+  const TensorId right = g.add_tensor({1, 64});
+  const TensorId out = g.add_tensor({1, 64});
+  g.add_stage(row_tiles(2, {}, {u}));
+  g.add_stage({{{rows(u, 0, 1)}, {rows(left, 0, 1)}}});
+  g.add_stage({{{rows(u, 1, 2)}, {rows(right, 0, 1)}}});
+  g.add_stage({{{rows(u, 0, 2), rows(left, 0, 1), rows(right, 0, 1)}, {rows(out, 0, 1)}}});
+  ASSERT_TRUE(g.derive());
+  EXPECT_EQ(g.tasks.tasks.back().num_waits, 2);
 }
 
 TEST(Dependencies, OneEventServesReadAndWriteHazardsOfAPair) {
@@ -158,7 +207,9 @@ TEST(Dependencies, OneEventServesReadAndWriteHazardsOfAPair) {
   ASSERT_TRUE(g.derive());
   EXPECT_EQ(g.tasks.events.size(), 4U);
   for (uint32_t i = 4; i < 8; ++i) EXPECT_EQ(g.tasks.tasks[i].num_waits, 1);
-  EXPECT_EQ(g.tasks.edges.size(), 2U);
+  EXPECT_EQ(only_edge(g.tasks).hazard, HazardKind::kRaw);
+  EXPECT_EQ(only_edge(g.tasks).hazards, 1U << uint32_t{0} | 1U << 2U);
+  EXPECT_EQ(only_edge(g.tasks).events, (std::vector<EventShape>{{1, 1, 4}}));
 }
 
 TEST(Dependencies, LongInPlaceChainsWaitForTheLastWriterOnly) {
@@ -228,7 +279,7 @@ TEST(Dependencies, PublicationsHaveEventsOfTheirOwn) {
   EXPECT_EQ(g.tasks.tasks[6].waits[0].event, 1U);
 }
 
-TEST(Dependencies, APairThatNeedsMoreThanFourSignalsBecomesWhole) {
+TEST(Dependencies, MoreSignalsThanFitGoThroughRelays) {
   BoxGraph g;
   const TensorId a = g.add_tensor({8, 64});
   const TensorId b = g.add_tensor({8, 64});
@@ -237,51 +288,169 @@ TEST(Dependencies, APairThatNeedsMoreThanFourSignalsBecomesWhole) {
   for (int64_t i = 0; i < 8; ++i) prefixes.push_back({{rows(a, 0, i + 1)}, {rows(b, i, i + 1)}});
   g.add_stage(prefixes);
   ASSERT_TRUE(g.derive());
-  ASSERT_EQ(g.tasks.events.size(), 1U);
-  EXPECT_EQ(g.tasks.events[0].threshold, 8U);
-  EXPECT_EQ(only_edge(g.tasks).policy, EdgePolicy::kWhole);
-}
-
-TEST(Dependencies, SeveralPublicationsOfOneStageShareAWaitWhenSlotsRunOut) {
-  BoxGraph g;
-  std::vector<TensorId> in;
-  for (int i = 0; i < 6; ++i) in.push_back(g.add_tensor({4, 64}));
-  const TensorId out = g.add_tensor({4, 64});
-  BoxTile first;
-  BoxTile second;
-  for (uint8_t p = 0; p < 3; ++p) {
-    // Different units per publication, so that none implies another.
-    first.writes.push_back(rows(in[p], 0, 2, p));
-    second.writes.push_back(rows(in[p], 2, 4, p));
+  EXPECT_EQ(only_edge(g.tasks).num_events, 8U);
+  ASSERT_EQ(g.tasks.stages.size(), 3U);
+  ASSERT_TRUE(is_relay(g.tasks.stages[1]));
+  EXPECT_EQ(g.tasks.stages[1].stage->name, "S0.relay_out");
+  // Rows 0 to 3 signal 8, 7, 6, 5 events: three each go directly. Rows 4 to 7 need no relay.
+  for (uint32_t row = 0; row < 8; ++row) EXPECT_EQ(g.tasks.tasks[row].num_signals, std::min(4U, 8 - row)) << row;
+  // Consumer i still waits for one event that counts rows 0 to i.
+  for (uint32_t i = 0; i < 8; ++i) {
+    const Task& task = g.tasks.tasks[g.first_task(1) + i];
+    ASSERT_EQ(task.num_waits, 1);
+    EXPECT_EQ(task.waits[0].threshold, i + 1);
   }
-  g.add_stage({first, second});
-  for (int i = 3; i < 6; ++i) g.add_stage({{{}, {rows(in[static_cast<size_t>(i)], 0, 4)}}});
-  BoxTile consumer{{rows(in[0], 0, 4), rows(in[1], 0, 2), rows(in[2], 2, 4), rows(in[3], 0, 4), rows(in[4], 0, 4),
-                    rows(in[5], 0, 4)},
-                   {rows(out, 0, 4)}};
-  g.add_stage({consumer});
-  ASSERT_TRUE(g.derive());
-  const Task& task = g.tasks.tasks.back();
-  EXPECT_EQ(task.num_waits, 4);
-  EXPECT_EQ(g.tasks.events[task.waits[0].event].threshold, 2U);
-  EXPECT_EQ(g.tasks.events[task.waits[0].event].publication, 2U);
 }
 
-TEST(Dependencies, MoreThanFourProducerStagesIsAnErrorThatNamesTheOp) {
+TEST(Dependencies, MoreWaitsThanFitGoThroughARelay) {
   BoxGraph g;
-  BoxTile consumer;
-  for (int i = 0; i < 5; ++i) {
+  const TensorId out = g.add_tensor({12, 64});
+  std::vector<BoxTile> consumers(2);
+  for (int i = 0; i < 6; ++i) {
     const TensorId t = g.add_tensor({4, 64});
     g.add_stage({{{}, {rows(t, 0, 4)}}});
+    for (BoxTile& c : consumers) c.reads.push_back(rows(t, 0, 4));
+    // A second reader of each, so that its event has consumers of its own and is not merged with the others.
+    g.add_stage({{{rows(t, 0, 4)}, {rows(g.add_tensor({4, 64}), 0, 4)}}});
+  }
+  for (uint32_t i = 0; i < 2; ++i) consumers[i].writes.push_back(rows(out, i, i + 1));
+  g.add_stage(consumers);
+  ASSERT_TRUE(g.derive());
+  const uint32_t last = g.index_of(12);
+  ASSERT_TRUE(is_relay(g.tasks.stages[last - 1]));
+  EXPECT_EQ(g.tasks.stages[last - 1].stage->name, "S12.relay_in");
+  EXPECT_EQ(g.tasks.stages[last - 1].stage->num_tiles, 1U) << "both tiles need the same, so they share the relay";
+  const Task& relay = g.tasks.tasks[g.tasks.stages[last - 1].first_task];
+  EXPECT_EQ(relay.num_waits, 3);
+  ASSERT_EQ(relay.num_signals, 1);
+  for (uint32_t i = 0; i < 2; ++i) {
+    const Task& task = g.tasks.tasks[g.tasks.stages[last].first_task + i];
+    ASSERT_EQ(task.num_waits, 4);
+    EXPECT_EQ(task.waits[3].event, relay.signals[0].event);
+    EXPECT_EQ(task.waits[3].threshold, 1U);
+  }
+}
+
+TEST(Dependencies, EventsThatOnlyTheSameTasksWaitForAreMergedWhereWaitsRunOut) {
+  BoxGraph g;
+  BoxTile consumer;
+  for (int i = 0; i < 6; ++i) {
+    const TensorId t = g.add_tensor({4, 64});
+    g.add_stage(row_tiles(4, {}, {t}));
     consumer.reads.push_back(rows(t, 0, 4));
   }
   consumer.writes.push_back(rows(g.add_tensor({4, 64}), 0, 4));
   g.add_stage({consumer});
-  const Status status = g.derive();
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().code, ErrorCode::kOutOfResources);
-  EXPECT_THAT(status.error().message, HasSubstr("op 'S5'"));
-  EXPECT_THAT(status.error().message, HasSubstr("5 earlier stages"));
+  ASSERT_TRUE(g.derive());
+  ASSERT_EQ(g.tasks.stages.size(), 7U);
+  ASSERT_EQ(g.tasks.events.size(), 1U);
+  EXPECT_EQ(g.tasks.events[0].threshold, 24U);
+  EXPECT_EQ(g.tasks.events[0].num_parts, 6U);
+  EXPECT_EQ(g.tasks.events[0].producer_stage, kInvalidId);
+}
+
+TEST(Dependencies, SeveralPublicationsKeepTheirOrderThroughRelays) {
+  BoxGraph g;
+  std::vector<BoxTile> consumers;
+  BoxTile producer;
+  // Three readers of publication 0 and three of publication 1, each with its own second producer.
+  const TensorId p0 = g.add_tensor({4, 64});
+  const TensorId p1 = g.add_tensor({4, 64});
+  producer.writes = {rows(p0, 0, 4, 0), rows(p1, 0, 4, 1)};
+  std::vector<BoxTile> producers{producer};
+  for (int64_t i = 0; i < 6; ++i) {
+    const TensorId t = i < 3 ? p0 : p1;
+    producers.push_back({{}, {rows(g.add_tensor({1, 64}), 0, 1)}});
+    BoxTile c;
+    c.reads = {rows(t, 0, 4), producers.back().writes[0]};
+    c.writes = {rows(g.add_tensor({1, 64}), 0, 1)};
+    consumers.push_back(c);
+  }
+  g.add_stage(producers);
+  g.add_stage(consumers);
+  ASSERT_TRUE(g.derive());
+  const Task& first = g.tasks.tasks[0];
+  ASSERT_EQ(first.num_signals, 4);
+  uint32_t last = 0;
+  for (uint32_t i = 0; i < 4; ++i) {
+    EXPECT_GE(abi::publication(first.signals[i]), last);
+    last = abi::publication(first.signals[i]);
+  }
+  EXPECT_EQ(last, 1U);
+}
+
+TEST(EventModes, WholeMakesBarriersAndDropsWhatTheyImply) {
+  BoxGraph g;
+  const TensorId u = g.add_tensor({8, 64});
+  const TensorId w = g.add_tensor({8, 64});
+  const TensorId v = g.add_tensor({8, 64});
+  g.add_stage(row_tiles(8, {}, {u}));
+  g.add_stage(row_tiles(8, {u}, {w}));
+  g.add_stage(row_tiles(8, {u, w}, {v}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kWhole, .costs = {}}));
+  ASSERT_EQ(g.tasks.events.size(), 2U);
+  for (const Event& e : g.tasks.events) EXPECT_EQ(e.threshold, 8U);
+  EXPECT_TRUE(g.tasks.edges[1].is_implied);
+}
+
+TEST(EventModes, GcdGivesTasksOneWaitAndOneSignal) {
+  // Four producers, a branch of four and one of two: groups of two producers (the least common multiple of 1 and 2).
+  BoxGraph g;
+  const TensorId f = g.add_tensor({4, 64});
+  const TensorId a = g.add_tensor({4, 64});
+  const TensorId b = g.add_tensor({4, 64});
+  g.add_stage(row_tiles(4, {}, {f}));
+  g.add_stage(row_tiles(4, {f}, {a}));
+  g.add_stage({{{rows(f, 0, 2)}, {rows(b, 0, 2)}}, {{rows(f, 2, 4)}, {rows(b, 2, 4)}}});
+  g.add_stage(row_tiles(4, {a, b}, {g.add_tensor({4, 64})}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd, .costs = {}}));
+  ASSERT_EQ(g.tasks.events.size(), 4U);
+  for (const Task& task : g.tasks.tasks) {
+    EXPECT_LE(task.num_waits, 1);
+    EXPECT_LE(task.num_signals, 1);
+  }
+  EXPECT_EQ(g.tasks.edges[0].events, (std::vector<EventShape>{{2, 3, 2}}));
+  EXPECT_EQ(g.tasks.edges[3].events, (std::vector<EventShape>{{3, 2, 2}}));
+}
+
+TEST(EventModes, GcdStaysExactWhereForksAndJoinsMesh) {
+  BoxGraph g;  // A -> C; A, B -> D
+  const TensorId a = g.add_tensor({4, 64});
+  const TensorId b = g.add_tensor({4, 64});
+  g.add_stage(row_tiles(4, {}, {a}));
+  g.add_stage(row_tiles(4, {}, {b}));
+  g.add_stage(row_tiles(4, {a}, {g.add_tensor({4, 64})}));
+  g.add_stage(row_tiles(4, {a, b}, {g.add_tensor({4, 64})}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd, .costs = {}}));
+  EXPECT_EQ(g.tasks.events.size(), 8U);
+  for (uint32_t i = 8; i < 12; ++i) EXPECT_EQ(g.tasks.tasks[i].num_waits, 1) << "C does not wait for B";
+}
+
+TEST(EventModes, AutoNeverWaitsLessThanExact) {
+  BoxGraph g;
+  const TensorId a = g.add_tensor({64, 64});
+  g.add_stage(row_tiles(64, {}, {a}));
+  g.add_stage(row_tiles(64, {a}, {g.add_tensor({64, 64})}));
+  EventOptions cheap_signals{.mode = EventMode::kAuto, .costs = {}};
+  cheap_signals.costs.num_workers = 8;  // eight waves: waiting for all of them costs
+  ASSERT_TRUE(g.derive(cheap_signals));
+  EXPECT_EQ(g.tasks.edges[0].block, 1U);
+  EXPECT_LT(g.tasks.edges[0].exact_us, g.tasks.edges[0].whole_us);
+
+  BoxGraph dear;  // rows are read by pairs that overlap: every producer signals twice
+  const TensorId b = dear.add_tensor({64, 64});
+  dear.add_stage(row_tiles(64, {}, {b}));
+  std::vector<BoxTile> pairs;
+  const TensorId out = dear.add_tensor({64, 64});
+  for (int64_t i = 0; i + 1 < 64; ++i) pairs.push_back({{rows(b, i, i + 2)}, {rows(out, i, i + 1)}});
+  dear.add_stage(pairs);
+  EventOptions dear_signals{.mode = EventMode::kAuto, .costs = {}};
+  dear_signals.costs.num_workers = 64;  // one wave: little to gain
+  dear_signals.costs.signal_us = 5;
+  ASSERT_TRUE(dear.derive(dear_signals));
+  EXPECT_EQ(dear.tasks.edges[0].block, 0U);
+  EXPECT_EQ(dear.tasks.events.size(), 1U);
+  EXPECT_EQ(dear.tasks.events[0].threshold, 64U);
 }
 
 TEST(Dependencies, IrregularPairsFallBackInsteadOfGoingQuadratic) {

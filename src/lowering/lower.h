@@ -6,11 +6,22 @@
 
 namespace megartp {
 
+// What the cost model of `auto` and of explanations goes by; plan/target.h fills it for a target.
+struct EventCosts {
+  uint32_t num_workers = 132;
+  double read_gb_per_s = 4350;  // whole chip
+  double gflops = 1979e3;
+  double task_overhead_us = 0.6;
+  double signal_us = 0.05;          // each signal of a task beyond its first
+  double contended_add_us = 0.002;  // each add to the same counter
+};
+
 struct EventOptions {
   EventMode mode = EventMode::kExact;
   // What one instruction holds; relay tasks are made where a task needs more.
   uint32_t max_waits = abi::kMaxWaits;
   uint32_t max_signals = abi::kMaxSignals;
+  EventCosts costs;
 };
 
 struct LowerOptions {

@@ -61,6 +61,12 @@ struct StageEdge {
   bool is_implied = false;  // no event carries it: other waits of the same tasks already order it
   uint32_t num_events = 0;  // distinct events that carry it
   std::vector<EventShape> events;
+  // Estimates of EventCosts for the pair of stages, in microseconds of their span (0 for an implied edge): what events
+  // of each granularity cost, less what they save. `block` producer units count as one; 0: all of them.
+  uint32_t block = 1;
+  double exact_us = 0;
+  double chosen_us = 0;
+  double whole_us = 0;
 };
 
 // A unit is what an event counts: a tile of a plain stage, a final tile of a fused one; numbers are local to the stage.
@@ -71,6 +77,7 @@ struct UnitInterval {
 };
 
 // The units of one stage that an event counts when they send `publication`.
+// Relay tasks may carry the signals of some of them, or (an event without parts) be all that signals.
 struct EventPart {
   uint32_t stage = 0;
   uint32_t publication = 0;
@@ -79,7 +86,7 @@ struct EventPart {
 };
 
 struct Event {
-  uint32_t producer_stage = 0;  // of the first part
+  uint32_t producer_stage = 0;  // whose tasks signal it, all with this publication; kInvalidId: several
   uint32_t publication = 0;
   uint32_t threshold = 0;      // = total signals of one run
   uint32_t num_consumers = 0;  // tasks that wait for it

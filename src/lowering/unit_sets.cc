@@ -32,6 +32,18 @@ SetId UnitSets::intern_units(std::vector<uint32_t>& units) {
   return intern(scratch_);
 }
 
+SetId UnitSets::intern_intervals(std::vector<UnitInterval>& intervals) {
+  std::ranges::sort(intervals, {}, &UnitInterval::begin);
+  scratch_.clear();
+  for (const UnitInterval& next : intervals) {
+    if (!scratch_.empty() && next.begin <= scratch_.back().end)
+      scratch_.back().end = std::max(scratch_.back().end, next.end);
+    else
+      scratch_.push_back(next);
+  }
+  return intern(scratch_);
+}
+
 SetId UnitSets::all(uint32_t num_units) {
   if (num_units == 0) return kEmptySet;
   const UnitInterval whole{0, num_units};
@@ -54,6 +66,18 @@ SetId UnitSets::unite(SetId a, SetId b) {
       scratch_.push_back(next);
   }
   return intern(scratch_);
+}
+
+SetId UnitSets::unite_all(std::span<const SetId> sets) {
+  if (sets.empty()) return kEmptySet;
+  if (sets.size() == 1) return sets[0];
+  if (sets.size() == 2) return unite(sets[0], sets[1]);
+  std::vector<UnitInterval> all;
+  for (const SetId set : sets) {
+    const auto more = intervals(set);
+    all.insert(all.end(), more.begin(), more.end());
+  }
+  return intern_intervals(all);
 }
 
 bool UnitSets::contains(SetId outer, SetId inner) const {

@@ -23,8 +23,11 @@ class UnitSets {
 
   // Units in any order, duplicates allowed; sorts `units` in place.
   SetId intern_units(std::vector<uint32_t>& units);
+  // Intervals in any order, overlapping or not; sorts them in place.
+  SetId intern_intervals(std::vector<UnitInterval>& intervals);
   SetId all(uint32_t num_units);
   SetId unite(SetId a, SetId b);
+  SetId unite_all(std::span<const SetId> sets);
   bool contains(SetId outer, SetId inner) const;
 
   std::span<const UnitInterval> intervals(SetId set) const {
