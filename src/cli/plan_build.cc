@@ -19,6 +19,7 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   PackOptions pack_options;
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
   pack_options.num_workers = options.workers;
+  lower_options.events.costs = event_costs(target, options.workers);
   const auto start = Clock::now();
   const TaskGraph tasks = MEGARTP_TRY(lower(graph, shapes, lower_options));
   const auto lowered = Clock::now();

@@ -387,7 +387,7 @@ TEST(EventModes, WholeMakesBarriersAndDropsWhatTheyImply) {
   g.add_stage(row_tiles(8, {}, {u}));
   g.add_stage(row_tiles(8, {u}, {w}));
   g.add_stage(row_tiles(8, {u, w}, {v}));
-  ASSERT_TRUE(g.derive({.mode = EventMode::kWhole, .costs = {}}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kWhole}));
   ASSERT_EQ(g.tasks.events.size(), 2U);
   for (const Event& e : g.tasks.events) EXPECT_EQ(e.threshold, 8U);
   EXPECT_TRUE(g.tasks.edges[1].is_implied);
@@ -403,7 +403,7 @@ TEST(EventModes, GcdGivesTasksOneWaitAndOneSignal) {
   g.add_stage(row_tiles(4, {f}, {a}));
   g.add_stage({{{rows(f, 0, 2)}, {rows(b, 0, 2)}}, {{rows(f, 2, 4)}, {rows(b, 2, 4)}}});
   g.add_stage(row_tiles(4, {a, b}, {g.add_tensor({4, 64})}));
-  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd, .costs = {}}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd}));
   ASSERT_EQ(g.tasks.events.size(), 4U);
   for (const Task& task : g.tasks.tasks) {
     EXPECT_LE(task.num_waits, 1);
@@ -421,7 +421,7 @@ TEST(EventModes, GcdStaysExactWhereForksAndJoinsMesh) {
   g.add_stage(row_tiles(4, {}, {b}));
   g.add_stage(row_tiles(4, {a}, {g.add_tensor({4, 64})}));
   g.add_stage(row_tiles(4, {a, b}, {g.add_tensor({4, 64})}));
-  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd, .costs = {}}));
+  ASSERT_TRUE(g.derive({.mode = EventMode::kGcd}));
   EXPECT_EQ(g.tasks.events.size(), 8U);
   for (uint32_t i = 8; i < 12; ++i) EXPECT_EQ(g.tasks.tasks[i].num_waits, 1) << "C does not wait for B";
 }
@@ -431,7 +431,7 @@ TEST(EventModes, AutoNeverWaitsLessThanExact) {
   const TensorId a = g.add_tensor({64, 64});
   g.add_stage(row_tiles(64, {}, {a}));
   g.add_stage(row_tiles(64, {a}, {g.add_tensor({64, 64})}));
-  EventOptions cheap_signals{.mode = EventMode::kAuto, .costs = {}};
+  EventOptions cheap_signals{.mode = EventMode::kAuto};
   cheap_signals.costs.num_workers = 8;  // eight waves: waiting for all of them costs
   ASSERT_TRUE(g.derive(cheap_signals));
   EXPECT_EQ(g.tasks.edges[0].block, 1U);
@@ -444,7 +444,7 @@ TEST(EventModes, AutoNeverWaitsLessThanExact) {
   const TensorId out = dear.add_tensor({64, 64});
   for (int64_t i = 0; i + 1 < 64; ++i) pairs.push_back({{rows(b, i, i + 2)}, {rows(out, i, i + 1)}});
   dear.add_stage(pairs);
-  EventOptions dear_signals{.mode = EventMode::kAuto, .costs = {}};
+  EventOptions dear_signals{.mode = EventMode::kAuto};
   dear_signals.costs.num_workers = 64;  // one wave: little to gain
   dear_signals.costs.signal_us = 5;
   ASSERT_TRUE(dear.derive(dear_signals));

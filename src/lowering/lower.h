@@ -21,12 +21,12 @@ struct EventOptions {
   // What one instruction holds; relay tasks are made where a task needs more.
   uint32_t max_waits = abi::kMaxWaits;
   uint32_t max_signals = abi::kMaxSignals;
-  EventCosts costs;
+  EventCosts costs{};
 };
 
 struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
-  EventOptions events;
+  EventOptions events{};
 };
 
 // Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row

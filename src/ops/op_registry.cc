@@ -40,6 +40,7 @@ const OpFamily* find_op_family_by_opcode(uint32_t opcode) {
 
 std::string_view opcode_name(uint32_t opcode) {
   if (opcode == abi::kOpcodeNoOp) return "noop";
+  if (opcode == abi::kOpcodeRelay) return "relay";
   for (const OpFamily* f : op_families())
     for (const OpcodeInfo& info : f->opcodes())
       if (info.opcode == opcode) return info.name;

@@ -102,7 +102,7 @@ class PlanChecker {
     for (size_t r = 0; r < plan_.operand_rows.size(); ++r) {
       const PlanOperandRow& row = plan_.operand_rows[r];
       families_.push_back(find_op_family_by_opcode(row.opcode));
-      if (families_.back() == nullptr)
+      if (families_.back() == nullptr && row.opcode != abi::kOpcodeRelay)
         return bad("operand row '{}' has the unknown opcode {:#x}", row.name, row.opcode);
       if (row.tensors.size() != abi::kOperandSlots)
         return bad("operand row '{}' has {} slots", row.name, row.tensors.size());
@@ -116,11 +116,12 @@ class PlanChecker {
       }
     }
     for (size_t i = 0; i < plan_.specs.size(); ++i)
-      if (find_op_family_by_opcode(plan_.specs[i].opcode) == nullptr)
+      if (find_op_family_by_opcode(plan_.specs[i].opcode) == nullptr && plan_.specs[i].opcode != abi::kOpcodeRelay)
         return bad("spec {} has the unknown opcode {:#x}", i, plan_.specs[i].opcode);
     for (size_t e = 0; e < plan_.events.size(); ++e) {
       const PlanEvent& event = plan_.events[e];
-      if (event.total == 0 || event.producer_row >= plan_.operand_rows.size() || event.publication > 0xff)
+      if (event.total == 0 || (event.producer_row >= plan_.operand_rows.size() && event.producer_row != kInvalidId) ||
+          event.publication > 0xff)
         return bad("event {} has total {}, producer row {}, publication {}", e, event.total, event.producer_row,
                    event.publication);
     }
@@ -158,12 +159,21 @@ class PlanChecker {
         return bad("task {} waits for event {} >= {}", i.task_id, wait.event, wait.threshold);
     }
     MEGARTP_TRY(check_join(i));
+    if (i.opcode == abi::kOpcodeRelay) return check_relay(i);
     const InstructionCheck check{i, plan_.specs[i.spec_id].words, operands_[i.operand_row]};
     if (Status s = families_[i.operand_row]->check_instruction(check); !s)
       return tl::unexpected(std::move(s)
                                 .error()
                                 .with("task", std::to_string(i.task_id))
                                 .with("op", plan_.operand_rows[i.operand_row].name));
+    return {};
+  }
+
+  Status check_relay(const abi::Instruction& i) const {
+    if (abi::num_payload(i) != 0 || i.join_counter != abi::kNoJoin || !plan_.specs[i.spec_id].words.empty())
+      return bad("task {} is a relay, but has a payload, a join counter or a spec with words", i.task_id);
+    if (abi::num_waits(i) == 0 || abi::num_signals(i) == 0)
+      return bad("task {} is a relay that waits for nothing or signals nothing", i.task_id);
     return {};
   }
 
@@ -194,7 +204,8 @@ class PlanChecker {
       if (signal.event >= plan_.events.size() || abi::increment(signal) == 0)
         return bad("task {} signals event {} with increment {}", i.task_id, signal.event, abi::increment(signal));
       const PlanEvent& event = plan_.events[signal.event];
-      if (event.producer_row != i.operand_row || event.publication != abi::publication(signal))
+      const bool is_known = event.producer_row != kInvalidId;
+      if (is_known && (event.producer_row != i.operand_row || event.publication != abi::publication(signal)))
         return bad("task {} signals event {}, which belongs to another stage or publication", i.task_id, signal.event);
       signalled_[signal.event] += abi::increment(signal);
     }

@@ -53,12 +53,18 @@ void append_header(const KernelPlan& plan, std::string& out) {
   for (size_t e = 0; e < plan.events.size(); ++e) {
     const PlanEvent& event = plan.events[e];
     fmt::format_to(to, "  e{} total {} from {} publication {}\n", e, event.total,
-                   event.producer_row < plan.operand_rows.size() ? plan.operand_rows[event.producer_row].name : "?",
-                   event.publication);
+                   producer_name(plan, static_cast<uint32_t>(e)), event.publication);
   }
 }
 
 }  // namespace
+
+std::string_view producer_name(const KernelPlan& plan, uint32_t event) {
+  if (event >= plan.events.size()) return "?";
+  const uint32_t row = plan.events[event].producer_row;
+  if (row == kInvalidId) return "several";
+  return row < plan.operand_rows.size() ? std::string_view(plan.operand_rows[row].name) : "?";
+}
 
 std::string disassemble(const KernelPlan& plan, const abi::Instruction& i) {
   if (i.opcode == abi::kOpcodeNoOp) return "noop";

@@ -39,7 +39,7 @@ struct PlanOperandRow {
 
 struct PlanEvent {
   uint32_t total = 0;         // what all signals of one run add up to
-  uint32_t producer_row = 0;  // operand row of the stage that signals it
+  uint32_t producer_row = 0;  // operand row of the stage that signals it; kInvalidId: several do
   uint32_t publication = 0;
 };
 
@@ -76,6 +76,9 @@ struct PackOptions {
   uint32_t num_workers = 0;  // 0: the target's
 };
 Result<KernelPlan> pack(const TaskGraph& tasks, const TargetDesc& target, const PackOptions& options = {});
+
+// "B0.gemm"; "several" when more than one stage signals the event.
+std::string_view producer_name(const KernelPlan& plan, uint32_t event);
 
 // Structural check, linear time: every index in range, reserved words zero, every task once, signals add up to totals,
 // payloads accepted by their families. (Ordering is proved elsewhere.)

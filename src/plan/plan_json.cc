@@ -42,7 +42,9 @@ Json events_list(const KernelPlan& plan) {
     EventUse& use = uses[e];
     std::ranges::sort(use.producers);
     std::ranges::sort(use.consumers);
-    const PlanOperandRow& row = plan.operand_rows[plan.events[e].producer_row];
+    // An event of several rows has no op of its own; disassemble to see who signals it.
+    const uint32_t row_id = plan.events[e].producer_row;
+    const std::string op = row_id == kInvalidId ? "several" : plan.operand_rows[row_id].op;
     Json consumers = Json::object();
     for (size_t i = 0; i < use.consumers.size();) {
       const uint32_t r = use.consumers[i].first;
@@ -54,13 +56,15 @@ Json events_list(const KernelPlan& plan) {
       entry["count"] = entry["count"].get<size_t>() + tasks.size();
       for (Json& range : to_ranges(tasks)) entry["tasks"].push_back(std::move(range));
     }
-    list.push_back(
-        {{"id", e},
-         {"threshold", plan.events[e].total},
-         {"publication", plan.events[e].publication},
-         {"producers",
-          {{"op", row.op}, {"row", row.name}, {"count", use.producers.size()}, {"tasks", to_ranges(use.producers)}}},
-         {"consumers", std::move(consumers)}});
+    list.push_back({{"id", e},
+                    {"threshold", plan.events[e].total},
+                    {"publication", plan.events[e].publication},
+                    {"producers",
+                     {{"op", op},
+                      {"row", producer_name(plan, static_cast<uint32_t>(e))},
+                      {"count", use.producers.size()},
+                      {"tasks", to_ranges(use.producers)}}},
+                    {"consumers", std::move(consumers)}});
   }
   return list;
 }

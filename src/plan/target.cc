@@ -18,13 +18,18 @@ TargetDesc cpu_target() {
           .read_gb_per_s = 8.0 * threads,
           .gflops = 20.0 * threads,
           .task_overhead_us = 1.0,
-          .event_latency_us = 0.2};
+          .event_latency_us = 0.2,
+          .signal_us = 0.02,
+          .contended_add_us = 0.02};
 }
 
 // Event latency: 0.6 us from a release add on one SM to an acquire load on another, measured on an H200; taken for all.
 // h200: 4350 GB/s measured with a plain read of 1 GiB; h100 and b300 as specified.
 constexpr double kGpuEventLatencyUs = 0.6;
 constexpr double kGpuTaskOverheadUs = 0.6;
+// Assumed: a release add is issued in some tens of nanoseconds; one L2 slice adds to one address every two.
+constexpr double kGpuSignalUs = 0.05;
+constexpr double kGpuContendedAddUs = 0.002;
 
 const std::array<TargetDesc, 4>& presets() {
   static const std::array<TargetDesc, 4> targets{
@@ -36,7 +41,9 @@ const std::array<TargetDesc, 4>& presets() {
                  .read_gb_per_s = 4350,
                  .gflops = 1979e3,
                  .task_overhead_us = kGpuTaskOverheadUs,
-                 .event_latency_us = kGpuEventLatencyUs},
+                 .event_latency_us = kGpuEventLatencyUs,
+                 .signal_us = kGpuSignalUs,
+                 .contended_add_us = kGpuContendedAddUs},
       TargetDesc{.name = "h100",
                  .arch = "sm_90a",
                  .num_workers = 132,
@@ -44,7 +51,9 @@ const std::array<TargetDesc, 4>& presets() {
                  .read_gb_per_s = 3350,
                  .gflops = 1979e3,
                  .task_overhead_us = kGpuTaskOverheadUs,
-                 .event_latency_us = kGpuEventLatencyUs},
+                 .event_latency_us = kGpuEventLatencyUs,
+                 .signal_us = kGpuSignalUs,
+                 .contended_add_us = kGpuContendedAddUs},
       TargetDesc{.name = "b300",
                  .arch = "sm_103a",
                  .num_workers = 148,
@@ -52,7 +61,9 @@ const std::array<TargetDesc, 4>& presets() {
                  .read_gb_per_s = 8000,
                  .gflops = 4500e3,
                  .task_overhead_us = kGpuTaskOverheadUs,
-                 .event_latency_us = kGpuEventLatencyUs},
+                 .event_latency_us = kGpuEventLatencyUs,
+                 .signal_us = kGpuSignalUs,
+                 .contended_add_us = kGpuContendedAddUs},
   };
   return targets;
 }
@@ -68,6 +79,15 @@ Result<TargetDesc> find_target(std::string_view name) {
     known += (known.empty() ? "" : ", ") + t.name;
   }
   return make_error(ErrorCode::kInvalidArgument, fmt::format("unknown target '{}'; known: {}", name, known));
+}
+
+EventCosts event_costs(const TargetDesc& target, uint32_t num_workers) {
+  return {.num_workers = num_workers != 0 ? num_workers : target.num_workers,
+          .read_gb_per_s = target.read_gb_per_s,
+          .gflops = target.gflops,
+          .task_overhead_us = target.task_overhead_us,
+          .signal_us = target.signal_us,
+          .contended_add_us = target.contended_add_us};
 }
 
 }  // namespace megartp

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "lowering/lower.h"
 #include "megartp/error.h"
 
 namespace megartp {
@@ -20,7 +21,12 @@ struct TargetDesc {
   double gflops = 0;            // whole chip, dense FP8
   double task_overhead_us = 0;  // fixed cost of one tile task
   double event_latency_us = 0;  // signal to wait, one way
+  double signal_us = 0;         // each further signal of a task
+  double contended_add_us = 0;  // each add to a counter that others add to as well
 };
+
+// What lowering's event modes go by, for so many workers (0: the target's own).
+EventCosts event_costs(const TargetDesc& target, uint32_t num_workers = 0);
 
 std::span<const TargetDesc> target_presets();  // cpu, h200, h100, b300
 Result<TargetDesc> find_target(std::string_view name);

@@ -274,7 +274,7 @@ class CpuThreads final : public Executable {
     tile.scratch = scratch;
     tile.join = joins ? &join : nullptr;
     const auto start = options_.collect_stats ? Clock::now() : Clock::time_point{};
-    families_[instruction.operand_row]->run_tile(tile);
+    if (instruction.opcode != abi::kOpcodeRelay) families_[instruction.operand_row]->run_tile(tile);
     if (options_.collect_stats) {
       stats_[w].busy_ns[instruction.operand_row] +=
           std::chrono::duration<double, std::nano>(Clock::now() - start).count();

@@ -52,9 +52,8 @@ std::string worker_line(const KernelPlan& plan, const StallReport& report, uint3
   if (s.phase == WorkerPhase::kIdle) return fmt::format("worker {}: not started", w);
   const abi::Wait& wait = plan.instruction(w, s.slot).waits[s.wait_idx % abi::kMaxWaits];
   return fmt::format("worker {}: {} waits for event {} of {}: expects {}, has {}; {}", w,
-                     instruction_label(plan, w, s.slot), wait.event,
-                     plan.operand_rows[plan.events[wait.event].producer_row].name, wait.threshold, s.actual,
-                     missing_signallers(plan, report, wait.event));
+                     instruction_label(plan, w, s.slot), wait.event, producer_name(plan, wait.event), wait.threshold,
+                     s.actual, missing_signallers(plan, report, wait.event));
 }
 
 }  // namespace
