@@ -77,9 +77,9 @@ class Checkpoint {
   std::string path_;
 };
 
-Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, FinalizerMode finalizer, Packer packer,
+Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, const LowerOptions& lower_options, Packer packer,
                                      uint32_t workers, const CpuThreadsOptions& options = {}) {
-  const TaskGraph tasks = MEGARTP_TRY(lower(run.graph, run.inputs.shapes, {finalizer}));
+  const TaskGraph tasks = MEGARTP_TRY(lower(run.graph, run.inputs.shapes, lower_options));
   auto plan =
       std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, MEGARTP_TRY(find_target("cpu")), {packer, workers})));
   auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_threads(plan, options))));
@@ -109,9 +109,9 @@ void check_layer(const glm52::Config& config, const std::vector<RequestShape>& r
   const auto run = glm52::make_layer_run(config, options, layer, std::move(*inputs), std::move(*weights));
   ASSERT_TRUE(run) << run.error().to_string();
 
-  const auto fused = run_threads(*run, FinalizerMode::kFused, Packer::kCriticalPath, 3);
+  const auto fused = run_threads(*run, {FinalizerMode::kFused}, Packer::kCriticalPath, 3);
   ASSERT_TRUE(fused) << fused.error().to_string();
-  const auto tasks = run_threads(*run, FinalizerMode::kTasks, Packer::kRoundRobin, 5);
+  const auto tasks = run_threads(*run, {FinalizerMode::kTasks}, Packer::kRoundRobin, 5);
   ASSERT_TRUE(tasks) << tasks.error().to_string();
   expect_same(*fused, *tasks, "fused with 3 workers against tasks with 5");
 
@@ -199,7 +199,7 @@ class Bits : public testing::Test {
 };
 
 TEST_F(Bits, AreTheSameForEveryWorkerCountPackerAndInterleaving) {
-  const auto base = run_threads(*run_, FinalizerMode::kFused, Packer::kRoundRobin, 1);
+  const auto base = run_threads(*run_, {FinalizerMode::kFused}, Packer::kRoundRobin, 1);
   ASSERT_TRUE(base) << base.error().to_string();
   for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath}) {
     for (const uint32_t workers : {2U, 5U, 16U}) {
@@ -208,10 +208,32 @@ TEST_F(Bits, AreTheSameForEveryWorkerCountPackerAndInterleaving) {
         options.randomize = true;
         options.seed = seed;
         const auto mode = seed == 2 ? FinalizerMode::kTasks : FinalizerMode::kFused;
-        const auto other = run_threads(*run_, mode, packer, workers, options);
+        const auto other = run_threads(*run_, {mode}, packer, workers, options);
         ASSERT_TRUE(other) << other.error().to_string();
         expect_same(*base, *other, fmt::format("{} with {} workers, seed {}", to_string(packer), workers, seed));
       }
+    }
+  }
+}
+
+TEST_F(Bits, AreTheSameForEveryEventModeAndThroughRelays) {
+  const auto base = run_threads(*run_, {}, Packer::kRoundRobin, 1);
+  ASSERT_TRUE(base) << base.error().to_string();
+  for (const EventMode mode : {EventMode::kExact, EventMode::kAuto, EventMode::kGcd, EventMode::kWhole}) {
+    for (const uint32_t slots : {1U, 2U, 4U}) {
+      LowerOptions lower_options;
+      lower_options.events.mode = mode;
+      lower_options.events.max_waits = lower_options.events.max_signals = slots;
+      const TaskGraph tasks = lower(run_->graph, run_->inputs.shapes, lower_options).value();
+      const bool has_relays = std::ranges::any_of(tasks.stages, [](const TaskStage& s) { return is_relay(s); });
+      // D1 and E1 wait for several stages each, so one slot cannot do.
+      if (slots == 1 && mode == EventMode::kExact) EXPECT_TRUE(has_relays);
+      if (slots == 4) EXPECT_FALSE(has_relays);
+      CpuThreadsOptions options;
+      options.randomize = true;
+      const auto other = run_threads(*run_, lower_options, Packer::kCriticalPath, 3, options);
+      ASSERT_TRUE(other) << other.error().to_string();
+      expect_same(*base, *other, fmt::format("{} with {} slots", to_string(mode), slots));
     }
   }
 }
