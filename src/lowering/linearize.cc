@@ -7,6 +7,8 @@
 #include "lowering/linearize.h"
 
 #include <algorithm>
+#include <span>
+#include <string>
 
 #include <fmt/format.h>
 

@@ -1,6 +1,7 @@
 #include "plan/mpk_json.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <map>
 
