@@ -84,7 +84,8 @@ int parse_and_run(int argc, char** argv) {
                        argc > 1 && argv[1][0] != '-' ? argv[1] : "megartp");
   }
   for (const Command& c : commands)
-    if (c.app->parsed() && c.app->get_subcommands({}).empty()) return c.body();
+    // `plan diff` parses `plan` too; the inner one is meant.
+    if (c.app->parsed() && c.app->get_subcommands().empty()) return c.body();
   std::cout << root.help();
   return argc > 1 ? 2 : 0;
 }

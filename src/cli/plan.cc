@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/plan_views.h"
 #include "plan/plan_json.h"
 
 namespace megartp::cli {
@@ -18,15 +19,29 @@ struct PlanArgs {
   BatchOptions batch;
   PlanOptions plan;
   std::string output;
+  std::string format = "plan";
+  bool explain = false;
   int64_t num_layers = 1;
 };
 
-Result<BuiltPlan> make_plan(const PlanArgs& a) {
+struct PlanInput {
+  OpGraph graph;
+  ShapeEnv shapes;
+};
+Result<PlanInput> make_input(const PlanArgs& a) {
   const Model model = MEGARTP_TRY(load_model(a.model));
-  const OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
+  OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
   if (!graph.status()) return tl::unexpected(graph.status().error());
-  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
-  return build_plan(graph, shapes, a.plan);
+  ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
+  return PlanInput{std::move(graph), std::move(shapes)};
+}
+
+// Contradictions that the option parser cannot see.
+Status check_args(const PlanArgs& a) {
+  if (a.model.model.empty()) return make_error(ErrorCode::kInvalidArgument, "plan: give a model (--help lists them)");
+  if (a.explain && a.output == "-")
+    return make_error(ErrorCode::kInvalidArgument, "plan: --explain and -o - would both write to stdout");
+  return {};
 }
 
 void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
@@ -59,14 +74,22 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
 }
 
 int run_plan(const PlanArgs& a) {
-  const BuiltPlan built = value_or_exit(make_plan(a), a.common, "plan");
+  value_or_exit(check_args(a), a.common, "plan");
+  const PlanInput input = value_or_exit(make_input(a), a.common, "plan");
+  if (a.format != "plan") return export_mpk(input.graph, input.shapes, a.plan, a.common, a.format, a.output);
+  const BuiltPlan built = value_or_exit(build_plan(input.graph, input.shapes, a.plan), a.common, "plan");
   if (a.output == "-") {
     value_or_exit(write_output("-", serialize_plan(*built.plan)), a.common, "plan");
     return 0;
   }
   if (!a.output.empty()) value_or_exit(save_plan(*built.plan, a.output), a.common, "plan");
-  if (a.common.json) return print_json("plan", Json::parse(plan_to_json(*built.plan)));
+  if (a.common.json) {
+    Json result = Json::parse(plan_to_json(*built.plan));
+    if (a.explain) result["explain"] = explain_json(*built.tasks);
+    return print_json("plan", std::move(result));
+  }
   if (!a.common.quiet) print_summary(*built.plan, built);
+  if (a.explain) std::cout << (a.common.quiet ? "" : "\n") << explain_text(*built.tasks);
   return 0;
 }
 
@@ -77,16 +100,25 @@ Command add_plan_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("plan", "Cut a graph into tile tasks and pack them into worker queues");
   add_common_options(*app, args->common);
   add_model_options(*app, args->model);
+  app->get_option("model")->required(false);  // `plan diff` takes none
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   app->add_option("-o,--output", args->output, "Save the plan to this file; - writes it to stdout and nothing else");
+  CLI::Option* format = app->add_option("--format", args->format,
+                                        "plan; mpk: MPK's JSON of the same graph, mpk-launch: before its ahead-of-time "
+                                        "rewrite")
+                            ->check(CLI::IsMember({"plan", "mpk", "mpk-launch"}))
+                            ->capture_default_str();
+  app->add_flag("--explain", args->explain, "Say for every edge what its consumers wait for, and how finely")
+      ->excludes(format);
   app->footer(
       "Examples:\n"
       "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"
-      "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan");
+      "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan\n"
+      "  megartp plan glm52-attention-pre --explain");
   return {app, [args] { return run_plan(*args); }};
 }
 

@@ -10,12 +10,14 @@
 namespace megartp::cli {
 
 struct BuiltPlan {
+  std::shared_ptr<const TaskGraph> tasks;
   std::shared_ptr<const KernelPlan> plan;
   double lower_ns = 0;
   double pack_ns = 0;
 };
 // Identity of a graph with all its attributes, as stored in plans.
 std::string graph_hash(const OpGraph& graph);
+LowerOptions lower_options(const PlanOptions& options);
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options);
 
 }  // namespace megartp::cli

@@ -32,8 +32,8 @@ TEST(Cli, HelpNamesEveryCommandAndTheExitCodes) {
 }
 
 TEST(Cli, EveryCommandHasHelp) {
-  for (const char* command :
-       {"run", "plan", "graph", "disasm", "weights synth", "weights inspect", "ops", "doctor", "version", "completion"})
+  for (const char* command : {"run", "plan", "plan diff", "graph", "disasm", "weights synth", "weights inspect", "ops",
+                              "doctor", "version", "completion"})
     EXPECT_EQ(run_cli(fmt::format("{} --help", command)).exit_code, 0) << command;
 }
 
