@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/plan_from_template.h"
 #include "plan/plan_json.h"
 
 namespace megartp::cli {
@@ -17,6 +18,7 @@ struct PlanArgs {
   ModelOptions model;
   BatchOptions batch;
   PlanOptions plan;
+  TemplateOptions from_template;
   std::string output;
   int64_t num_layers = 1;
 };
@@ -25,6 +27,7 @@ Result<BuiltPlan> make_plan(const PlanArgs& a) {
   const Model model = MEGARTP_TRY(load_model(a.model));
   const OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
   if (!graph.status()) return tl::unexpected(graph.status().error());
+  if (a.from_template.is_used()) return build_plan_from_template(graph, a.batch, a.plan, a.from_template);
   const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
   return build_plan(graph, shapes, a.plan);
 }
@@ -45,9 +48,8 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
   std::cout << fmt::format("{} for {}: {} tasks, {} events, queues [{}, {}, 32], {} full, operand table [{}, 16]\n",
                            plan.graph_name, plan.target, plan.num_tasks, plan.events.size(), plan.num_workers,
                            plan.queue_depth, full, plan.operand_rows.size());
-  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; lowered in {:.0f} us, packed in {:.0f} us\n\n",
-                           plan.packer, plan.finalizer, plan.workspace_bytes, built.lower_ns / 1e3,
-                           built.pack_ns / 1e3);
+  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; {}\n\n", plan.packer, plan.finalizer,
+                           plan.workspace_bytes, built.how);
   Table table({"op", "opcode", "tasks", "events out"});
   for (uint32_t r = 0; r < plan.operand_rows.size(); ++r) {
     uint32_t events = 0;
@@ -79,6 +81,7 @@ Command add_plan_command(CLI::App& root) {
   add_model_options(*app, args->model);
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
+  add_template_options(*app, args->from_template);
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

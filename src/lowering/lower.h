@@ -15,7 +15,7 @@ struct EventOptions {
 
 struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
-  EventOptions events;
+  EventOptions events{};
   bool any_shape = false;  // LowerContext::any_shape, for plan templates
 };
 

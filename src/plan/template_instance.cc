@@ -194,31 +194,33 @@ class Rewriter {
     const Payload& payload = state_.payloads[task];
     const uint32_t group = data_.group_of_task[task];
     const bool is_fused = group != abi::kNoJoin;
-    abi::Instruction i{};
+    // Word by word into `out`: an instruction built aside would be read back before its stores have settled.
     uint32_t waits = 0;
     for (uint32_t w = 0; w < abi::num_waits(base); ++w) {
       const uint32_t event = base.waits[w].event;
-      if (state_.totals[event] != 0) i.waits[waits++] = {state_.event_id[event], state_.totals[event]};
+      if (state_.totals[event] != 0) out.waits[waits++] = {state_.event_id[event], state_.totals[event]};
     }
+    for (uint32_t w = waits; w < abi::kMaxWaits; ++w) out.waits[w] = {};
     uint32_t signals = 0;
     for (uint32_t k = 0; k < abi::num_signals(base); ++k) {
       const abi::Signal& signal = base.signals[k];
-      if (state_.event_id[signal.event] == kInvalidId) continue;
+      const uint32_t event = state_.event_id[signal.event];
+      if (event == kInvalidId) continue;
       const uint32_t increment = is_fused
                                      ? state_.increments[size_t{largest.first_group + group} * abi::kMaxSignals + k]
                                      : abi::increment(signal);
-      if (increment == 0) continue;
-      i.signals[signals++] = abi::make_signal(state_.event_id[signal.event], increment, abi::publication(signal));
+      if (increment != 0) out.signals[signals++] = abi::make_signal(event, increment, abi::publication(signal));
     }
-    i.opcode = base.opcode;
-    i.spec_id = stage.spec_id;
-    i.counts = abi::make_counts(waits, signals, payload.count);
-    i.operand_row = base.operand_row;
-    i.task_id = stage.first_task + tile;
-    i.join_counter = is_fused ? stage.first_group + group : abi::kNoJoin;
-    i.join_count = base.join_count;
-    std::memcpy(i.payload, payload.words.data(), sizeof(i.payload));
-    out = i;
+    for (uint32_t k = signals; k < abi::kMaxSignals; ++k) out.signals[k] = {};
+    out.opcode = base.opcode;
+    out.spec_id = stage.spec_id;
+    out.counts = abi::make_counts(waits, signals, payload.count);
+    out.operand_row = base.operand_row;
+    out.task_id = stage.first_task + tile;
+    out.join_counter = is_fused ? stage.first_group + group : abi::kNoJoin;
+    out.join_count = base.join_count;
+    out.reserved0 = 0;
+    std::memcpy(out.payload, payload.words.data(), sizeof(out.payload));
   }
 
   const TemplateData& data_;

@@ -71,6 +71,8 @@ Status update_stage(const TemplateData& data, InstanceState& state, uint32_t sta
     changes.specs = true;
     mine.spec = stage.spec;
   }
+  state.tile.wants_regions = false;
+  state.tile.wants_costs = false;
   for (uint32_t t = 0; t < counts.tiles; ++t) {
     const uint32_t task = largest.first_task + t;
     Payload& payload = state.payloads[task];
