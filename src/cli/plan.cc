@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/plan_from_template.h"
 #include "cli/plan_views.h"
 #include "plan/plan_json.h"
 
@@ -18,6 +19,7 @@ struct PlanArgs {
   ModelOptions model;
   BatchOptions batch;
   PlanOptions plan;
+  TemplateOptions from_template;
   std::string output;
   std::string format = "plan";
   bool explain = false;
@@ -41,6 +43,9 @@ Status check_args(const PlanArgs& a) {
   if (a.model.model.empty()) return make_error(ErrorCode::kInvalidArgument, "plan: give a model (--help lists them)");
   if (a.explain && a.output == "-")
     return make_error(ErrorCode::kInvalidArgument, "plan: --explain and -o - would both write to stdout");
+  if (a.from_template.is_used() && (a.explain || a.format != "plan"))
+    return make_error(ErrorCode::kInvalidArgument,
+                      "plan: --explain and --format show a graph that is lowered; a plan out of a template is not");
   return {};
 }
 
@@ -60,9 +65,8 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
   std::cout << fmt::format("{} for {}: {} tasks, {} events, queues [{}, {}, 32], {} full, operand table [{}, 16]\n",
                            plan.graph_name, plan.target, plan.num_tasks, plan.events.size(), plan.num_workers,
                            plan.queue_depth, full, plan.operand_rows.size());
-  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; lowered in {:.0f} us, packed in {:.0f} us\n\n",
-                           plan.packer, plan.finalizer, plan.workspace_bytes, built.lower_ns / 1e3,
-                           built.pack_ns / 1e3);
+  std::cout << fmt::format("packer {}, finalizer {}, workspace {} bytes; {}\n\n", plan.packer, plan.finalizer,
+                           plan.workspace_bytes, built.how);
   Table table({"op", "opcode", "tasks", "events out"});
   for (uint32_t r = 0; r < plan.operand_rows.size(); ++r) {
     uint32_t events = 0;
@@ -77,7 +81,10 @@ int run_plan(const PlanArgs& a) {
   value_or_exit(check_args(a), a.common, "plan");
   const PlanInput input = value_or_exit(make_input(a), a.common, "plan");
   if (a.format != "plan") return export_mpk(input.graph, input.shapes, a.plan, a.common, a.format, a.output);
-  const BuiltPlan built = value_or_exit(build_plan(input.graph, input.shapes, a.plan), a.common, "plan");
+  const BuiltPlan built =
+      value_or_exit(a.from_template.is_used() ? build_plan_from_template(input.graph, a.batch, a.plan, a.from_template)
+                                              : build_plan(input.graph, input.shapes, a.plan),
+                    a.common, "plan");
   if (a.output == "-") {
     value_or_exit(write_output("-", serialize_plan(*built.plan)), a.common, "plan");
     return 0;
@@ -103,6 +110,7 @@ Command add_plan_command(CLI::App& root) {
   app->get_option("model")->required(false);  // `plan diff` takes none
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
+  add_template_options(*app, args->from_template);
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

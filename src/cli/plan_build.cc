@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include <fmt/format.h>
+
 #include "base/hash.h"
 
 namespace megartp::cli {
@@ -31,6 +33,7 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(*tasks, target, pack_options)));
   built.lower_ns = ns(start, lowered);
   built.pack_ns = ns(lowered, Clock::now());
+  built.how = fmt::format("lowered in {:.0f} us, packed in {:.0f} us", built.lower_ns / 1e3, built.pack_ns / 1e3);
   plan->graph_hash = graph_hash(graph);
   built.tasks = std::move(tasks);
   built.plan = std::move(plan);

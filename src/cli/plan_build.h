@@ -14,6 +14,7 @@ struct BuiltPlan {
   std::shared_ptr<const KernelPlan> plan;
   double lower_ns = 0;
   double pack_ns = 0;
+  std::string how;  // "lowered in 600 us, packed in 200 us"
 };
 // Identity of a graph with all its attributes, as stored in plans.
 std::string graph_hash(const OpGraph& graph);

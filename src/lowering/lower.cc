@@ -48,6 +48,7 @@ Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const Lowe
     return make_error(ErrorCode::kInvalidArgument, "graph '" + graph.name() + "' has no ops, nothing to lower");
   TaskGraph out;
   out.finalizer = options.finalizer;
+  out.any_shape = options.any_shape;
   MEGARTP_TRY(lowering::resolve_tensors(graph, shapes, out));
   MEGARTP_TRY(lowering::build_stages(graph, out));
   MEGARTP_TRY(lowering::expand_tasks(out));

@@ -27,6 +27,7 @@ struct EventOptions {
 struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
   EventOptions events{};
+  bool any_shape = false;  // LowerContext::any_shape, for plan templates
 };
 
 // Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row

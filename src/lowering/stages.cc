@@ -17,6 +17,7 @@ class GraphLowerContext final : public LowerContext {
   const ConcreteTensor& tensor(TensorId id) const override { return out_.tensors[id]; }
   const ShapeEnv& shapes() const override { return out_.shapes; }
   FinalizerMode finalizer() const override { return out_.finalizer; }
+  bool any_shape() const override { return out_.any_shape; }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
     out_.tensors.push_back(
         {fmt::format("{}.{}", op_.name, name), dtype, std::move(dims), Storage::kActivation, is_partial});

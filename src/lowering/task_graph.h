@@ -131,6 +131,7 @@ struct TaskGraph {
   std::vector<StageEdge> edges;
   ShapeEnv shapes;
   FinalizerMode finalizer = FinalizerMode::kFused;
+  bool any_shape = false;
   EventMode event_mode = EventMode::kExact;
 };
 

@@ -9,6 +9,10 @@
 //
 // In a fused stage the final tiles, not the tiles, are what other ops wait for: a group's last arriver sends one signal
 // unit per final tile.
+//
+// The clipping contract, on which plan templates rest (docs/plan-templates.md): with smaller dims a stage has a prefix
+// of the tiles, join groups and final tiles that it has with larger dims; each is in the same group and touches a
+// subset of what its counterpart touches; a join group is there whole or not at all.
 #pragma once
 
 #include <array>
@@ -63,6 +67,10 @@ struct Access {
 };
 
 struct TileDesc {
+  // What the caller asks for besides payload and join group; the rest may then stay empty. clear() keeps them.
+  bool wants_regions = true;
+  bool wants_costs = true;
+
   uint32_t num_payload = 0;
   std::array<uint32_t, abi::kMaxPayload> payload{};
   std::vector<Access> reads;
@@ -131,6 +139,9 @@ class LowerContext {
   virtual const ConcreteTensor& tensor(TensorId id) const = 0;
   virtual const ShapeEnv& shapes() const = 0;
   virtual FinalizerMode finalizer() const = 0;
+  // True when the stages must keep the clipping contract for requests too: what a tile touches may then not depend on
+  // which rows and lengths which request has.
+  virtual bool any_shape() const { return false; }
   // A plan-private tensor "<op>.<name>".
   virtual TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) = 0;
 

@@ -232,6 +232,21 @@ TEST(Cli, OpsDoctorVersionCompletion) {
     EXPECT_THAT(run_cli(fmt::format("completion {}", shell)).out, HasSubstr("keep-intermediates"));
 }
 
+TEST(Cli, PlansComeOutOfATemplate) {
+  const std::string batch = fmt::format("plan glm52-attention-pre --config '{}' --m 13 --kv 500", small_config_path());
+  const CliResult cut = run_cli(batch + " --template-m 16 --template-kv 600");
+  ASSERT_EQ(cut.exit_code, 0) << cut.err;
+  EXPECT_THAT(cut.out, HasSubstr("template for M = 16, KV = 600 made in "));
+  EXPECT_THAT(cut.out, HasSubstr("instantiated in "));
+  const CliResult fresh = run_cli(batch);
+  // The same tasks of the same ops.
+  EXPECT_EQ(cut.out.substr(cut.out.find("\n\n")), fresh.out.substr(fresh.out.find("\n\n")));
+  const CliResult misfit = run_cli(batch + " --template-m 12");
+  EXPECT_EQ(misfit.exit_code, 2);
+  EXPECT_THAT(misfit.err, HasSubstr("M = 13 does not fit"));
+  EXPECT_THAT(misfit.err, HasSubstr("M up to 12"));
+}
+
 TEST(Cli, CompletionIsValidBash) {
   const std::string script = scratch_path("completion.bash");
   ASSERT_TRUE(write_file_atomic(script, run_cli("completion bash").out));

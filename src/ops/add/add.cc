@@ -18,12 +18,13 @@ class AddStage final : public Stage {
   AddStage(TensorId a, TensorId b, TensorId out, int64_t cols) : a_(a), b_(b), out_(out), cols_(cols) {}
   void tile(uint32_t row, TileDesc& t) const override {
     t.set_payload({row});
+    t.other_bytes = static_cast<uint64_t>(cols_) * 6;
+    t.flops = static_cast<uint64_t>(cols_);
+    if (!t.wants_regions) return;
     const Box box = Box::of({{row, row + 1}, {0, cols_}});
     t.reads.push_back({a_, box});
     t.reads.push_back({b_, box});
     t.writes.push_back({out_, box});
-    t.other_bytes = static_cast<uint64_t>(cols_) * 6;
-    t.flops = static_cast<uint64_t>(cols_);
   }
 
  private:

@@ -42,15 +42,17 @@ void Fp8GemmTiles::tile(uint32_t tile_idx, TileDesc& out) const {
   const Coordinates at = coordinates(tile_idx);
   const Range m = m_range(at.m_tile);
   const Range n = n_range(at.n_tile);
+  out.set_payload({word(m.begin), word(m.size()), word(n.begin), word(n.size()), at.split, word(m_)});
+  if (!out.wants_regions && !out.wants_costs) return;
   const Range k = split_range(spec_.k, spec_.splits, at.split);
   const Range kb{k.begin / kBlockK, ceil_div(k.end, kBlockK)};
-  out.set_payload({word(m.begin), word(m.size()), word(n.begin), word(n.size()), at.split, word(m_)});
-  out.reads.push_back({tensors_.a, Box::of({{m.begin, m.end}, {k.begin, k.end}})});
-  out.reads.push_back({tensors_.a_scale, Box::of({{m.begin, m.end}, {kb.begin, kb.end}})});
-  out.writes.push_back({tensors_.partial, Box::of({{at.split, at.split + 1}, {m.begin, m.end}, {n.begin, n.end}})});
   out.weight_bytes = static_cast<uint64_t>(n.size() * k.size() + 4 * ceil_div(n.size(), kBlockN) * kb.size());
   out.other_bytes = static_cast<uint64_t>(m.size() * (k.size() + 4 * kb.size() + 4 * n.size()));
   out.flops = static_cast<uint64_t>(m.size() * n.size() * k.size());
+  if (!out.wants_regions) return;
+  out.reads.push_back({tensors_.a, Box::of({{m.begin, m.end}, {k.begin, k.end}})});
+  out.reads.push_back({tensors_.a_scale, Box::of({{m.begin, m.end}, {kb.begin, kb.end}})});
+  out.writes.push_back({tensors_.partial, Box::of({{at.split, at.split + 1}, {m.begin, m.end}, {n.begin, n.end}})});
 }
 
 void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& p, const CpuTile& tile,

@@ -75,7 +75,7 @@ class Fp8GemmTiles {
   };
   Coordinates coordinates(uint32_t tile_idx) const;
   // Payload, reads (activation rows and scales of the K slice; weights are constant and not listed), the partial box as
-  // write (publication 0), and costs. join_group stays as it is.
+  // write (publication 0), and costs, as far as `out` wants them. join_group stays as it is.
   void tile(uint32_t tile_idx, TileDesc& out) const;
 
   uint32_t num_tiles() const { return num_m_tiles_ * num_n_tiles() * spec_.splits; }

@@ -34,12 +34,13 @@ class GemmStage final : public Stage {
     const Range n = block_range(n_, kBlockN, tile_idx % n_tiles);
     t.set_payload({static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(n.begin),
                    static_cast<uint32_t>(n.size())});
-    t.reads.push_back({slots[kGemmX], Box::of({{m.begin, m.end}, {0, k_}})});
-    t.reads.push_back({slots[kGemmW], Box::of({{n.begin, n.end}, {0, k_}})});
-    t.writes.push_back({slots[kGemmOut], Box::of({{m.begin, m.end}, {n.begin, n.end}})});
     t.weight_bytes = static_cast<uint64_t>(n.size() * k_ * 2);
     t.other_bytes = static_cast<uint64_t>(m.size() * (k_ + n.size()) * 2);
     t.flops = static_cast<uint64_t>(m.size() * n.size() * k_);
+    if (!t.wants_regions) return;
+    t.reads.push_back({slots[kGemmX], Box::of({{m.begin, m.end}, {0, k_}})});
+    t.reads.push_back({slots[kGemmW], Box::of({{n.begin, n.end}, {0, k_}})});
+    t.writes.push_back({slots[kGemmOut], Box::of({{m.begin, m.end}, {n.begin, n.end}})});
   }
 
  private:

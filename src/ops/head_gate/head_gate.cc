@@ -34,12 +34,13 @@ class HeadGateStage final : public Stage {
     const Range k = block_range(hidden_, kBlockK, slice);
     t.set_payload({static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(slice),
                    static_cast<uint32_t>(rows_)});
-    t.reads.push_back({slots[kHeadGateY], Box::of({{m.begin, m.end}, {k.begin, k.end}})});
-    t.reads.push_back({slots[kHeadGateW], Box::of({{0, heads_}, {k.begin, k.end}})});
-    t.writes.push_back({slots[kHeadGatePartials], Box::of({{slice, slice + 1}, {m.begin, m.end}, {0, heads_}})});
     t.weight_bytes = static_cast<uint64_t>(heads_ * k.size() * 2);
     t.other_bytes = static_cast<uint64_t>(m.size() * (k.size() * 2 + heads_ * 4));
     t.flops = static_cast<uint64_t>(m.size() * heads_ * k.size());
+    if (!t.wants_regions) return;
+    t.reads.push_back({slots[kHeadGateY], Box::of({{m.begin, m.end}, {k.begin, k.end}})});
+    t.reads.push_back({slots[kHeadGateW], Box::of({{0, heads_}, {k.begin, k.end}})});
+    t.writes.push_back({slots[kHeadGatePartials], Box::of({{slice, slice + 1}, {m.begin, m.end}, {0, heads_}})});
   }
 
  private:

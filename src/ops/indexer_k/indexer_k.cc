@@ -79,7 +79,7 @@ class GemmStage final : public Stage {
     if (!is_fused_) return;
     // Any tile of the group may be the last arriver, so each waits for what the finalizer reads.
     t.join_group = tiles_.coordinates(tile_idx).m_tile;
-    layout_.finalizer_reads(tiles_.m_range(t.join_group), t.reads);
+    if (t.wants_regions) layout_.finalizer_reads(tiles_.m_range(t.join_group), t.reads);
   }
   void final_tile(uint32_t final_idx, FinalDesc& f) const override {
     f.join_group = final_idx;
@@ -108,12 +108,13 @@ class FinalizeStage final : public Stage {
     t.set_payload(
         {static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(layout_.rows)});
     const int64_t splits = layout_.spec.gemm.splits;
-    t.reads.push_back({layout_.ids[kIndexerKPartial], Box::of({{0, splits}, {m.begin, m.end}, {0, layout_.dim()}})});
-    layout_.finalizer_reads(m, t.reads);
-    layout_.finalizer_writes(t.writes);
     t.weight_bytes = static_cast<uint64_t>(4 * layout_.dim());
     t.other_bytes = static_cast<uint64_t>(m.size() * (layout_.dim() * (4 * splits + 1) + 4 * layout_.spec.rope + 12));
     t.flops = static_cast<uint64_t>(m.size() * layout_.dim() * (splits + 8));
+    if (!t.wants_regions) return;
+    t.reads.push_back({layout_.ids[kIndexerKPartial], Box::of({{0, splits}, {m.begin, m.end}, {0, layout_.dim()}})});
+    layout_.finalizer_reads(m, t.reads);
+    layout_.finalizer_writes(t.writes);
   }
 
  private:

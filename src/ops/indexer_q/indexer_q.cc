@@ -89,7 +89,7 @@ class GemmStage final : public Stage {
     // Any tile of the group may be the last arriver, so each waits for what the finalizer reads.
     const Fp8GemmTiles::Coordinates at = tiles_.coordinates(tile_idx);
     t.join_group = at.m_tile * layout_.spec.heads + at.n_tile;
-    layout_.finalizer_reads(t.join_group, t.reads);
+    if (t.wants_regions) layout_.finalizer_reads(t.join_group, t.reads);
   }
   void final_tile(uint32_t final_idx, FinalDesc& f) const override {
     f.join_group = final_idx;
@@ -119,14 +119,15 @@ class FinalizeStage final : public Stage {
     const int64_t head = layout_.head_of(tile_idx);
     t.set_payload({static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(head),
                    static_cast<uint32_t>(layout_.rows)});
-    t.reads.push_back({layout_.ids[kIndexerQPartial],
-                       Box::of({{0, s.gemm.splits}, {m.begin, m.end}, {head * s.head_dim, (head + 1) * s.head_dim}})});
-    layout_.finalizer_reads(tile_idx, t.reads);
-    layout_.finalizer_writes(tile_idx, t.writes);
     const auto rows = static_cast<uint64_t>(m.size());
     const uint64_t dim = s.head_dim;
     t.other_bytes = rows * (dim * (4 * s.gemm.splits + 1) + 4 * (uint64_t{s.rope} + s.gate_splits + 4));
     t.flops = rows * (dim * (s.gemm.splits + 4) + s.gate_splits);
+    if (!t.wants_regions) return;
+    t.reads.push_back({layout_.ids[kIndexerQPartial],
+                       Box::of({{0, s.gemm.splits}, {m.begin, m.end}, {head * s.head_dim, (head + 1) * s.head_dim}})});
+    layout_.finalizer_reads(tile_idx, t.reads);
+    layout_.finalizer_writes(tile_idx, t.writes);
   }
 
  private:

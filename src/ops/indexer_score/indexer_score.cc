@@ -32,7 +32,11 @@ struct RowBlock {
 
 class IndexerScoreStage final : public Stage {
  public:
-  IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s) : spec_(s) {
+  IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s)
+      : spec_(s),
+        any_shape_(c.any_shape()),
+        rows_(c.input_dims(kIndexerScoreQ)[0]),
+        table_rows_(c.input_dims(kIndexerScoreBlockTable)[0]) {
     name = c.op().name;
     opcode = kOpcode_indexer_score;
     spec = encode_spec(s);
@@ -61,23 +65,34 @@ class IndexerScoreStage final : public Stage {
     const int64_t write_end = is_last ? int64_t{spec_.columns} : kv_end;
     t.set_payload({b.request, static_cast<uint32_t>(b.row_begin), static_cast<uint32_t>(b.row_count),
                    static_cast<uint32_t>(kv_begin), static_cast<uint32_t>(kv_end), is_last ? 1U : 0U});
-    const int64_t page_bytes = index_page_bytes(spec_.head_dim);
-    t.reads.push_back(
-        {slots[kIndexerScoreQ], Box::of({{b.row_begin, row_end}, {0, spec_.heads}, {0, spec_.head_dim}})});
-    t.reads.push_back({slots[kIndexerScoreWeights], Box::of({{b.row_begin, row_end}, {0, spec_.heads}})});
-    t.reads.push_back({slots[kIndexerScoreCache], Box::of({{0, spec_.num_pages}, {0, page_bytes}})});
-    t.reads.push_back({slots[kIndexerScoreContextLens], Box::of({{b.row_begin, row_end}})});
-    t.reads.push_back({slots[kIndexerScoreBlockTable], Box::of({{b.request, b.request + 1}, {0, spec_.table_width}})});
-    t.writes.push_back({slots[kIndexerScoreLogits], Box::of({{b.row_begin, row_end}, {kv_begin, write_end}})});
     const auto rows = static_cast<uint64_t>(b.row_count);
     const auto keys = static_cast<uint64_t>(kv_end - kv_begin);
     const uint64_t pair_dims = rows * spec_.heads * spec_.head_dim;
     t.other_bytes = keys * (spec_.head_dim + 4) + pair_dims + rows * static_cast<uint64_t>(write_end - kv_begin) * 4;
     t.flops = pair_dims * keys;
+    if (!t.wants_regions) return;
+    // For any shape, tile i may be of any rows, request and keys: all tiles touch the same, everything.
+    if (any_shape_)
+      add_regions({0, rows_}, {0, table_rows_}, {0, spec_.columns}, t);
+    else
+      add_regions({b.row_begin, row_end}, {b.request, b.request + 1}, {kv_begin, write_end}, t);
   }
 
  private:
+  using Extent = std::pair<int64_t, int64_t>;
+  void add_regions(Extent rows, Extent requests, Extent columns, TileDesc& t) const {
+    const int64_t page_bytes = index_page_bytes(spec_.head_dim);
+    t.reads.push_back({slots[kIndexerScoreQ], Box::of({rows, {0, spec_.heads}, {0, spec_.head_dim}})});
+    t.reads.push_back({slots[kIndexerScoreWeights], Box::of({rows, {0, spec_.heads}})});
+    t.reads.push_back({slots[kIndexerScoreCache], Box::of({{0, spec_.num_pages}, {0, page_bytes}})});
+    t.reads.push_back({slots[kIndexerScoreContextLens], Box::of({rows})});
+    t.reads.push_back({slots[kIndexerScoreBlockTable], Box::of({requests, {0, spec_.table_width}})});
+    t.writes.push_back({slots[kIndexerScoreLogits], Box::of({rows, columns}), 0, any_shape_});
+  }
+
   IndexerScoreSpec spec_;
+  bool any_shape_;
+  int64_t rows_, table_rows_;
   std::vector<RowBlock> blocks_;
 };
 

@@ -102,18 +102,21 @@ void indexer_score_run_tile(const CpuTile& t) {
   const IndexerScoreSpec& s = tile.spec;
   const IndexerScorePayload& p = tile.payload;
   std::fill_n(tile.scratch->ones, kMaxKBlocks, 1.0F);
-  // A length beyond what the plan was made for, or a page outside the cache, makes keys invisible, never an access
+  // The rows' own lengths bound the keys, so a plan is right for every length up to its own; the block table is not
+  // read beyond them. A length beyond the plan's, or a page outside the cache, makes keys invisible, never an access
   // outside.
   const auto* context_lens = t.operand<const int32_t>(kIndexerScoreContextLens);
   int64_t visible[kIndexerScoreMaxRows];
+  int64_t kv_end = 0;
   for (int64_t r = 0; r < p.row_count; ++r) {
     visible[r] = std::clamp<int64_t>(context_lens[p.row_begin + r], 0, p.kv_end);
+    kv_end = std::max(kv_end, visible[r]);
     float* row = tile.logits + (p.row_begin + r) * int64_t{s.columns};
     std::fill(row + p.kv_begin, row + (p.fill != 0 ? s.columns : p.kv_end), -std::numeric_limits<float>::infinity());
   }
   const auto* table = t.operand<const int32_t>(kIndexerScoreBlockTable) + int64_t{p.request} * s.table_width;
   const int64_t rows_at_once = std::max<int64_t>(1, kMaxPairs / s.heads);
-  for (int64_t kv = p.kv_begin; kv < p.kv_end; kv += kPageTokens) {
+  for (int64_t kv = p.kv_begin; kv < kv_end; kv += kPageTokens) {
     const int64_t page = table[kv / kPageTokens];
     if (page < 0 || page >= s.num_pages) continue;
     const std::byte* keys = tile.cache + page * index_page_bytes(s.head_dim);

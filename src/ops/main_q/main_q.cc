@@ -67,14 +67,15 @@ class MainQStage final : public Stage {
     const int64_t k_blocks = ceil_div<int64_t>(s_.k, kBlockK);
     const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };
     out.set_payload({word(m.begin), word(m.size()), word(n.begin), word(n.size())});
+    out.weight_bytes = static_cast<uint64_t>(n.size() * s_.k + 4 * k_blocks);
+    out.other_bytes = static_cast<uint64_t>(m.size() * (s_.k + 4 * k_blocks + 2 * n.size()));
+    out.flops = static_cast<uint64_t>(m.size() * n.size() * s_.k);
+    if (!out.wants_regions) return;
     out.reads.push_back({slots[kMainQX], Box::of({{m.begin, m.end}, {0, s_.k}})});
     out.reads.push_back({slots[kMainQXScale], Box::of({{m.begin, m.end}, {0, k_blocks}})});
     out.reads.push_back({slots[kMainQPositions], Box::of({{m.begin, m.end}})});
     add_head_boxes(slots[kMainQNope], 0, m, n, head_cols(), {0, s_.nope}, 0, out.writes);
     add_head_boxes(slots[kMainQOut], 1, m, n, head_cols(), {s_.nope, head_cols()}, s_.kv_lora, out.writes);
-    out.weight_bytes = static_cast<uint64_t>(n.size() * s_.k + 4 * k_blocks);
-    out.other_bytes = static_cast<uint64_t>(m.size() * (s_.k + 4 * k_blocks + 2 * n.size()));
-    out.flops = static_cast<uint64_t>(m.size() * n.size() * s_.k);
   }
 
  private:

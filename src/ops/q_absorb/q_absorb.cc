@@ -36,15 +36,16 @@ class QAbsorbStage final : public Stage {
     const Range m = block_range(rows_, block_m_, tile_idx / n_tiles_ / spec_.heads);
     t.set_payload({static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(head),
                    static_cast<uint32_t>(n.begin), static_cast<uint32_t>(n.size())});
+    t.weight_bytes = static_cast<uint64_t>(spec_.nope * n.size());
+    t.other_bytes = static_cast<uint64_t>(2 * m.size() * (spec_.nope + n.size()));
+    t.flops = static_cast<uint64_t>(m.size() * n.size()) * spec_.nope;
+    if (!t.wants_regions) return;
     const int64_t w_row = head * (int64_t{spec_.nope} + spec_.v);
     t.reads.push_back({slots[kQAbsorbQNope], Box::of({{m.begin, m.end}, {head, head + 1}, {0, spec_.nope}})});
     t.reads.push_back({slots[kQAbsorbKvB], Box::of({{w_row, w_row + spec_.nope}, {n.begin, n.end}})});
     t.reads.push_back({slots[kQAbsorbKvBScale], Box::of({{w_row / 128, (w_row + spec_.nope - 1) / 128 + 1},
                                                          {n.begin / 128, n.begin / 128 + 1}})});
     t.writes.push_back({slots[kQAbsorbQOut], Box::of({{m.begin, m.end}, {head, head + 1}, {n.begin, n.end}})});
-    t.weight_bytes = static_cast<uint64_t>(spec_.nope * n.size());
-    t.other_bytes = static_cast<uint64_t>(2 * m.size() * (spec_.nope + n.size()));
-    t.flops = static_cast<uint64_t>(m.size() * n.size()) * spec_.nope;
   }
 
  private:

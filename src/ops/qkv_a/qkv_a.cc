@@ -144,15 +144,16 @@ class FinalizeStage final : public Stage {
     const int64_t splits = layout_.spec.gemm.splits;
     const int64_t n = layout_.n_total();
     out.set_payload({row, static_cast<uint32_t>(layout_.m)});
-    out.reads.push_back({layout_.ids[kQkvAPartial], Box::of({{0, splits}, {row, row + 1}, {0, n}})});
-    layout_.add_row_reads(row, out.reads);
-    layout_.add_row_writes(row, out.writes);
     // Partials in; q with scales, kv and the record out.
     out.other_bytes =
         static_cast<uint64_t>(4 * splits * n + layout_.n_q() + 4 * ceil_div(layout_.n_q(), kQuantGroup) +
                               2 * layout_.n_kv() + mla_record_bytes(layout_.spec.kv_lora, layout_.spec.rope));
     out.weight_bytes = static_cast<uint64_t>(2 * (layout_.n_q() + layout_.spec.kv_lora));
     out.flops = static_cast<uint64_t>(n * (splits + 4));
+    if (!out.wants_regions) return;
+    out.reads.push_back({layout_.ids[kQkvAPartial], Box::of({{0, splits}, {row, row + 1}, {0, n}})});
+    layout_.add_row_reads(row, out.reads);
+    layout_.add_row_writes(row, out.writes);
   }
 
  private:

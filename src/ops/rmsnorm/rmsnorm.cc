@@ -23,14 +23,15 @@ class RmsnormStage final : public Stage {
   explicit RmsnormStage(int64_t cols) : cols_(cols) {}
   void tile(uint32_t row, TileDesc& t) const override {
     t.set_payload({row});
-    const Box box = Box::of({{row, int64_t{row} + 1}, {0, cols_}});
-    t.reads.push_back({slots[kRmsnormX], box});
-    t.reads.push_back({slots[kRmsnormW], Box::of({{0, cols_}})});
-    t.writes.push_back({slots[kRmsnormOut], box});
     const auto cols = static_cast<uint64_t>(cols_);
     t.weight_bytes = cols * 2;
     t.other_bytes = cols * 4;
     t.flops = cols * 3;
+    if (!t.wants_regions) return;
+    const Box box = Box::of({{row, int64_t{row} + 1}, {0, cols_}});
+    t.reads.push_back({slots[kRmsnormX], box});
+    t.reads.push_back({slots[kRmsnormW], Box::of({{0, cols_}})});
+    t.writes.push_back({slots[kRmsnormOut], box});
   }
 
  private:

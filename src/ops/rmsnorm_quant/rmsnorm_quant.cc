@@ -28,6 +28,11 @@ class RmsnormQuantStage final : public Stage {
   void tile(uint32_t row, TileDesc& t) const override {
     t.set_payload({row});
     const int64_t groups = ceil_div(cols_, kQuantGroup);
+    const auto cols = static_cast<uint64_t>(cols_);
+    t.weight_bytes = cols * 2;
+    t.other_bytes = cols * 9 + static_cast<uint64_t>(groups) * 4;
+    t.flops = cols * 6;
+    if (!t.wants_regions) return;
     const std::pair<int64_t, int64_t> rows{row, int64_t{row} + 1};
     const Box box = Box::of({rows, {0, cols_}});
     t.reads.push_back({slots[kRmsnormQuantX], box});
@@ -37,10 +42,6 @@ class RmsnormQuantStage final : public Stage {
     t.writes.push_back({slots[kRmsnormQuantScale], Box::of({rows, {0, groups}}), kRmsnormQuantPublishQ});
     t.writes.push_back({slots[kRmsnormQuantResidual], box, kRmsnormQuantPublishQ});
     t.writes.push_back({slots[kRmsnormQuantY], box, kRmsnormQuantPublishY});
-    const auto cols = static_cast<uint64_t>(cols_);
-    t.weight_bytes = cols * 2;
-    t.other_bytes = cols * 9 + static_cast<uint64_t>(groups) * 4;
-    t.flops = cols * 6;
   }
 
  private:
