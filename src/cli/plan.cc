@@ -1,4 +1,5 @@
 // megartp plan: cuts a graph into tasks, packs them, prints or saves the plan.
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -7,6 +8,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/plan_partition.h"
 #include "plan/plan_json.h"
 
 namespace megartp::cli {
@@ -18,6 +20,8 @@ struct PlanArgs {
   BatchOptions batch;
   PlanOptions plan;
   std::string output;
+  std::string partition_graph;
+  std::string unfit_option;  // given, and without meaning beside --partition-graph
   int64_t num_layers = 1;
 };
 
@@ -59,6 +63,17 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
 }
 
 int run_plan(const PlanArgs& a) {
+  const auto misuse = [&](std::string message) {
+    return print_error(Error{ErrorCode::kInvalidArgument, std::move(message)}, a.common, "plan");
+  };
+  if (a.partition_graph.empty() && a.model.model.empty())
+    return misuse("plan: give a model name or --partition-graph, one of the two");
+  if (!a.partition_graph.empty()) {
+    if (!a.unfit_option.empty())
+      return misuse(
+          fmt::format("plan: --partition-graph describes the whole graph; {} goes without it", a.unfit_option));
+    return run_plan_partition(a.partition_graph, a.plan.events, a.common);
+  }
   const BuiltPlan built = value_or_exit(make_plan(a), a.common, "plan");
   if (a.output == "-") {
     value_or_exit(write_output("-", serialize_plan(*built.plan)), a.common, "plan");
@@ -70,6 +85,19 @@ int run_plan(const PlanArgs& a) {
   return 0;
 }
 
+// The first option on the command line that makes no sense beside --partition-graph.
+std::string find_unfit_option(const CLI::App& app) {
+  constexpr std::string_view kFit[] = {"partition-graph", "events",      "json",  "quiet",
+                                       "verbose",         "no-progress", "color", "help"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& names = option->get_lnames();
+    if (option->count() == 0) continue;
+    if (names.empty()) return "a model name";
+    if (std::ranges::find(kFit, names[0]) == std::end(kFit)) return "--" + names[0];
+  }
+  return {};
+}
+
 }  // namespace
 
 Command add_plan_command(CLI::App& root) {
@@ -77,17 +105,24 @@ Command add_plan_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("plan", "Cut a graph into tile tasks and pack them into worker queues");
   add_common_options(*app, args->common);
   add_model_options(*app, args->model);
+  app->get_option("model")->required(false);
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  app->add_option("--partition-graph", args->partition_graph,
+                  "Tasks and events of an abstract graph in this JSON file (- is stdin) instead of a model's plan");
   app->add_option("-o,--output", args->output, "Save the plan to this file; - writes it to stdout and nothing else");
   app->footer(
       "Examples:\n"
       "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"
-      "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan");
-  return {app, [args] { return run_plan(*args); }};
+      "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan\n"
+      "  megartp plan --partition-graph graph.json --events gcd --json");
+  return {app, [args, app] {
+            args->unfit_option = find_unfit_option(*app);
+            return run_plan(*args);
+          }};
 }
 
 }  // namespace megartp::cli

@@ -15,6 +15,7 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   };
   LowerOptions lower_options;
   lower_options.finalizer = options.finalizer == "tasks" ? FinalizerMode::kTasks : FinalizerMode::kFused;
+  lower_options.events.mode = MEGARTP_TRY(parse_event_mode(options.events));
   const TargetDesc target = MEGARTP_TRY(find_target(options.target));
   PackOptions pack_options;
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
