@@ -77,8 +77,8 @@ class TensorTable {
       const int64_t more = parts[d] / std::gcd(extent, parts[d]);
       if (more > kMaxExtent / extent)
         return invalid(
-            fmt::format("{}: dim {} has no extent up to 2^31 - 1 that {} parts divide as well as those of the ops "
-                        "before ({}); give the tensor a shape",
+            fmt::format("{}: no extent of dim {} up to 2^31 - 1 is divided by {} parts and by what the ops before "
+                        "need ({}); give the tensor a shape",
                         use, d, parts[d], extent));
       extent *= more;
     }

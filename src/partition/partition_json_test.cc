@@ -49,7 +49,7 @@ TEST(PartitionJson, ErrorsNameThePlace) {
   EXPECT_THAT(error_of("\"partition_graph\": 1", "\"partition_graph\": 2"), HasSubstr("expected 1"));
   EXPECT_THAT(error_of("\"partition_graph\": 1", "\"partition_graph\": \"1\""), HasSubstr("expected 1"));
   EXPECT_THAT(error_of("\"partition_graph\": 1,", ""), HasSubstr("'partition_graph' is missing"));
-  EXPECT_THAT(error_of("\"ops\": [", "\"opps\": ["), HasSubstr("'opps'"));
+  EXPECT_THAT(error_of("\"ops\": [", "\"operations\": ["), HasSubstr("'operations'"));
   EXPECT_THAT(error_of("\"name\": \"C\", ", ""), AllOf(HasSubstr("'name' is missing"), HasSubstr("ops[1]")));
   EXPECT_THAT(error_of("\"name\": \"C\"", "\"name\": 3"), HasSubstr("ops[1].name"));
   EXPECT_THAT(error_of("\"name\": \"C\"", "\"name\": \"P\""), HasSubstr("two ops are named 'P'"));
