@@ -106,6 +106,7 @@ struct PlanOptions {
   std::string target = "cpu";
   std::string packer = "critical-path";
   std::string finalizer = "fused";
+  std::string events = "exact";
   uint32_t workers = 0;
 };
 

@@ -140,6 +140,9 @@ void add_plan_options(CLI::App& app, PlanOptions& options, const std::string& de
   app.add_option("--finalizer", options.finalizer, "Split-K finalizers: in the last arriver, or tasks of their own")
       ->check(CLI::IsMember({"fused", "tasks"}))
       ->capture_default_str();
+  app.add_option("--events", options.events, "How finely tasks wait: exactly, as the cost model likes, by gcd, by op")
+      ->check(CLI::IsMember({"exact", "auto", "gcd", "whole"}))
+      ->capture_default_str();
 }
 
 Result<Model> load_model(const ModelOptions& options) {

@@ -1,4 +1,5 @@
 // megartp plan: cuts a graph into tasks, packs them, prints or saves the plan.
+#include <algorithm>
 #include <iostream>
 #include <map>
 
@@ -8,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/plan_build.h"
 #include "cli/plan_from_template.h"
+#include "cli/plan_partition.h"
 #include "cli/plan_views.h"
 #include "plan/plan_json.h"
 
@@ -23,6 +25,8 @@ struct PlanArgs {
   std::string output;
   std::string format = "plan";
   bool explain = false;
+  std::string partition_graph;
+  std::string unfit_option;  // given, and without meaning beside --partition-graph
   int64_t num_layers = 1;
 };
 
@@ -40,7 +44,8 @@ Result<PlanInput> make_input(const PlanArgs& a) {
 
 // Contradictions that the option parser cannot see.
 Status check_args(const PlanArgs& a) {
-  if (a.model.model.empty()) return make_error(ErrorCode::kInvalidArgument, "plan: give a model (--help lists them)");
+  if (a.model.model.empty())
+    return make_error(ErrorCode::kInvalidArgument, "plan: give a model name or --partition-graph, one of the two");
   if (a.explain && a.output == "-")
     return make_error(ErrorCode::kInvalidArgument, "plan: --explain and -o - would both write to stdout");
   if (a.from_template.is_used() && (a.explain || a.format != "plan"))
@@ -78,6 +83,14 @@ void print_summary(const KernelPlan& plan, const BuiltPlan& built) {
 }
 
 int run_plan(const PlanArgs& a) {
+  if (!a.partition_graph.empty()) {
+    if (!a.unfit_option.empty())
+      return print_error(
+          Error{ErrorCode::kInvalidArgument,
+                fmt::format("plan: --partition-graph describes the whole graph; {} goes without it", a.unfit_option)},
+          a.common, "plan");
+    return run_plan_partition(a.partition_graph, a.plan.events, a.common);
+  }
   value_or_exit(check_args(a), a.common, "plan");
   const PlanInput input = value_or_exit(make_input(a), a.common, "plan");
   if (a.format != "plan") return export_mpk(input.graph, input.shapes, a.plan, a.common, a.format, a.output);
@@ -100,6 +113,19 @@ int run_plan(const PlanArgs& a) {
   return 0;
 }
 
+// The first option on the command line that makes no sense beside --partition-graph.
+std::string find_unfit_option(const CLI::App& app) {
+  constexpr std::string_view kFit[] = {"partition-graph", "events",      "json",  "quiet",
+                                       "verbose",         "no-progress", "color", "help"};
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& names = option->get_lnames();
+    if (option->count() == 0) continue;
+    if (names.empty()) return "a model name";
+    if (std::ranges::find(kFit, names[0]) == std::end(kFit)) return "--" + names[0];
+  }
+  return {};
+}
+
 }  // namespace
 
 Command add_plan_command(CLI::App& root) {
@@ -107,13 +133,15 @@ Command add_plan_command(CLI::App& root) {
   CLI::App* app = root.add_subcommand("plan", "Cut a graph into tile tasks and pack them into worker queues");
   add_common_options(*app, args->common);
   add_model_options(*app, args->model);
-  app->get_option("model")->required(false);  // `plan diff` takes none
+  app->get_option("model")->required(false);  // `plan diff` and --partition-graph take none
   add_batch_options(*app, args->batch);
   add_plan_options(*app, args->plan, "h200");
   add_template_options(*app, args->from_template);
   app->add_option("--layers", args->num_layers, "Consecutive layers in one graph")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  app->add_option("--partition-graph", args->partition_graph,
+                  "Tasks and events of an abstract graph in this JSON file (- is stdin) instead of a model's plan");
   app->add_option("-o,--output", args->output, "Save the plan to this file; - writes it to stdout and nothing else");
   CLI::Option* format = app->add_option("--format", args->format,
                                         "plan; mpk: MPK's JSON of the same graph, mpk-launch: before its ahead-of-time "
@@ -126,8 +154,12 @@ Command add_plan_command(CLI::App& root) {
       "Examples:\n"
       "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"
       "  megartp plan glm52-attention-pre --m 33 --kv 2049 --requests 3 -o layer.plan\n"
-      "  megartp plan glm52-attention-pre --explain");
-  return {app, [args] { return run_plan(*args); }};
+      "  megartp plan glm52-attention-pre --explain\n"
+      "  megartp plan --partition-graph graph.json --events gcd --json");
+  return {app, [args, app] {
+            args->unfit_option = find_unfit_option(*app);
+            return run_plan(*args);
+          }};
 }
 
 }  // namespace megartp::cli

@@ -10,9 +10,11 @@ namespace megartp::cli {
 
 std::string graph_hash(const OpGraph& graph) { return hash128(to_json(graph)).hex(); }
 
-LowerOptions lower_options(const PlanOptions& options) {
+Result<LowerOptions> lower_options(const PlanOptions& options) {
   LowerOptions out;
   out.finalizer = options.finalizer == "tasks" ? FinalizerMode::kTasks : FinalizerMode::kFused;
+  out.events.mode = MEGARTP_TRY(parse_event_mode(options.events));
+  out.events.costs = event_costs(MEGARTP_TRY(find_target(options.target)), options.workers);
   return out;
 }
 
@@ -25,9 +27,9 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   PackOptions pack_options;
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
   pack_options.num_workers = options.workers;
-  lower_options.events.costs = event_costs(target, options.workers);
+  const LowerOptions lowering = MEGARTP_TRY(lower_options(options));
   const auto start = Clock::now();
-  auto tasks = std::make_shared<const TaskGraph>(MEGARTP_TRY(lower(graph, shapes, lower_options(options))));
+  auto tasks = std::make_shared<const TaskGraph>(MEGARTP_TRY(lower(graph, shapes, lowering)));
   const auto lowered = Clock::now();
   BuiltPlan built;
   auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(*tasks, target, pack_options)));

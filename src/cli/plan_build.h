@@ -18,7 +18,7 @@ struct BuiltPlan {
 };
 // Identity of a graph with all its attributes, as stored in plans.
 std::string graph_hash(const OpGraph& graph);
-LowerOptions lower_options(const PlanOptions& options);
+Result<LowerOptions> lower_options(const PlanOptions& options);
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options);
 
 }  // namespace megartp::cli

@@ -30,9 +30,9 @@ Result<BuiltPlan> build_plan_from_template(const OpGraph& graph, const BatchOpti
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
   pack_options.num_workers = options.workers;
   const TargetDesc target = MEGARTP_TRY(find_target(options.target));
+  const LowerOptions lowering = MEGARTP_TRY(lower_options(options));
   const auto start = Clock::now();
-  const PlanTemplate made =
-      MEGARTP_TRY(PlanTemplate::make(graph, largest, lower_options(options), target, pack_options));
+  const PlanTemplate made = MEGARTP_TRY(PlanTemplate::make(graph, largest, lowering, target, pack_options));
   PlanInstance instance = made.instance();
   const auto ready = Clock::now();
   MEGARTP_TRY(instance.instantiate(shapes));

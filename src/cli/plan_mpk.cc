@@ -18,7 +18,7 @@ int export_mpk(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& 
                                                        "a file with -o",
                                                        format)},
         common, "plan");
-  LowerOptions options = lower_options(plan);
+  LowerOptions options = value_or_exit(lower_options(plan), common, "plan");
   options.events.max_waits = 1;
   options.events.max_signals = 1;
   const TaskGraph tasks = value_or_exit(lower(graph, shapes, options), common, "plan");

@@ -157,8 +157,8 @@ int run_run(RunArgs& a) {
   if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
     return print_error(
         Error{ErrorCode::kInvalidArgument,
-              "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer and --backend "
-              "cpu-reference go without it"},
+              "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer, --events and "
+              "--backend cpu-reference go without it"},
         a.common, "run");
   if (a.output == "-")
     return print_error(
@@ -211,9 +211,9 @@ Command add_run_command(CLI::App& root) {
       "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
   return {app, [args, app] {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
-            args->packing_given =
-                app->count("--target") + app->count("--workers") + app->count("--packer") + app->count("--finalizer") >
-                0;
+            args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") +
+                                      app->count("--finalizer") + app->count("--events") >
+                                  0;
             return run_run(*args);
           }};
 }

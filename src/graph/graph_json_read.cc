@@ -4,10 +4,8 @@
 // are compared with what the file says. So nothing in a file is believed, and a graph that was read obeys every rule of
 // one that was built.
 #include <algorithm>
-#include <limits>
 #include <new>
 #include <optional>
-#include <set>
 #include <span>
 #include <unordered_map>
 
@@ -15,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/graph_json.h"
+#include "graph/json_fields.h"
 #include "graph/text.h"
 #include "megartp/op_graph.h"
 
@@ -23,129 +22,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMaxFileBytes = size_t{64} << 20;
-constexpr int kMaxDepth = 8;
-constexpr size_t kMaxKeys = 64;             // of one object; the JSON library looks keys up one by one
-constexpr size_t kMaxListItems = 1U << 16;  // inputs, outputs, dims: far above any use, far below trouble
-
-tl::unexpected<Error> malformed(std::string_view where, std::string message) {
-  return tl::unexpected(Error{ErrorCode::kParse, std::move(message), {{"at", std::string(where)}}});
-}
-
 // An error of the recording API, as an error of the file at that place.
 tl::unexpected<Error> rejected(std::string_view where, Error error) {
   if (error.code != ErrorCode::kInternal) error.code = ErrorCode::kParse;
   return tl::unexpected(std::move(error).with("at", where));
 }
-
-// Watches the parser for what the JSON library lets pass: repeated keys, huge objects, deep nesting. Nothing after the
-// first problem is stored.
-class ParseGuard {
- public:
-  bool operator()(int depth, Json::parse_event_t event, const Json& parsed) {
-    if (depth > kMaxDepth) {
-      note(fmt::format("nested deeper than {} levels", kMaxDepth));
-      return false;
-    }
-    if (event == Json::parse_event_t::object_start) keys_.emplace_back();
-    if (event == Json::parse_event_t::object_end && !keys_.empty()) keys_.pop_back();
-    if (event == Json::parse_event_t::key && !keys_.empty()) {
-      const auto& key = parsed.get_ref<const std::string&>();
-      if (!keys_.back().insert(key).second) note("repeated key " + quote_name(key));
-      if (keys_.back().size() > kMaxKeys) note(fmt::format("an object with more than {} keys", kMaxKeys));
-    }
-    return problem_.empty();
-  }
-  const std::string& problem() const { return problem_; }
-
- private:
-  void note(std::string problem) {
-    if (problem_.empty()) problem_ = std::move(problem);
-  }
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
-  std::string problem_;
-};
-
-Result<Json> parse_text(std::string_view text) {
-  if (text.size() > kMaxFileBytes)
-    return malformed("file", fmt::format("{} bytes, more than the limit of {}", text.size(), kMaxFileBytes));
-  try {
-    ParseGuard guard;
-    Json root = Json::parse(text.begin(), text.end(),
-                            [&guard](int depth, Json::parse_event_t e, Json& v) { return guard(depth, e, v); });
-    if (!guard.problem().empty()) return malformed("file", guard.problem());
-    return root;
-  } catch (const nlohmann::json::exception& e) {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
-    std::string_view what = e.what();
-    if (const size_t end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
-    std::string shown = quote_name(what);
-    return malformed("file", "not JSON: " + shown.substr(1, shown.size() - 2));
-  }
-}
-
-// One object of the file: every key must be known, and every required one present.
-class Fields {
- public:
-  static Result<Fields> of(const Json& value, std::string where, std::span<const std::string_view> required,
-                           std::span<const std::string_view> optional = {}) {
-    if (!value.is_object()) return malformed(where, "expected an object");
-    for (const auto& [key, unused] : value.items()) {
-      const std::string& name = key;
-      const auto is_key = [&name](std::string_view k) { return k == name; };
-      if (std::none_of(required.begin(), required.end(), is_key) &&
-          std::none_of(optional.begin(), optional.end(), is_key))
-        return malformed(where, "unknown key " + quote_name(key));
-    }
-    for (const std::string_view key : required)
-      if (!value.contains(key)) return malformed(where, fmt::format("key '{}' is missing", key));
-    return Fields(value, std::move(where));
-  }
-
-  const std::string& where() const { return where_; }
-  const Json* find(std::string_view key) const {
-    const auto it = value_->find(key);
-    return it == value_->end() ? nullptr : &*it;
-  }
-  Result<std::string> string(std::string_view key) const {
-    const Json& v = *find(key);
-    if (!v.is_string()) return malformed(path(key), "expected a string");
-    return v.get_ref<const std::string&>();
-  }
-  // An absent key is false.
-  Result<bool> boolean(std::string_view key) const {
-    const Json* v = find(key);
-    if (v == nullptr) return false;
-    if (!v->is_boolean()) return malformed(path(key), "expected true or false");
-    return v->get<bool>();
-  }
-  Result<const Json*> array(std::string_view key) const {
-    const Json& v = *find(key);
-    if (!v.is_array()) return malformed(path(key), "expected an array");
-    return &v;
-  }
-  // A list of names; an absent optional key is an empty list.
-  Result<std::vector<std::string>> names(std::string_view key) const {
-    std::vector<std::string> out;
-    if (find(key) == nullptr) return out;
-    const Json& list = *MEGARTP_TRY(array(key));
-    if (list.size() > kMaxListItems)
-      return malformed(path(key), fmt::format("{} items, at most {}", list.size(), kMaxListItems));
-    for (const Json& v : list) {
-      if (!v.is_string()) return malformed(path(key), "expected an array of names");
-      out.push_back(v.get_ref<const std::string&>());
-    }
-    return out;
-  }
-  std::string path(std::string_view key) const {
-    return where_.empty() ? std::string(key) : fmt::format("{}.{}", where_, key);
-  }
-
- private:
-  Fields(const Json& value, std::string where) : value_(&value), where_(std::move(where)) {}
-  const Json* value_;
-  std::string where_;
-};
 
 bool is_defined_by_op(Storage storage) { return storage == Storage::kActivation || storage == Storage::kOutput; }
 
@@ -156,30 +37,20 @@ std::optional<Storage> parse_storage(std::string_view name) {
   return std::nullopt;
 }
 
-std::optional<int64_t> integer(const Json& value) {
-  if (value.is_number_unsigned()) {
-    const auto u = value.get<uint64_t>();
-    if (u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-    return static_cast<int64_t>(u);
-  }
-  if (value.is_number_integer()) return value.get<int64_t>();
-  return std::nullopt;
-}
-
 Result<Shape> read_shape(const Json& list, const std::string& where) {
-  if (list.size() > kMaxListItems) return malformed(where, fmt::format("{} dimensions", list.size()));
+  if (list.size() > JsonFields::kMaxListItems) return malformed_json(where, fmt::format("{} dimensions", list.size()));
   Shape shape;
   for (const Json& v : list) {
     if (v.is_string()) {
       Result<Dim> dim = parse_dim(v.get_ref<const std::string&>());
       // Constants are numbers: one text for each value.
       if (!dim || dim->is_const())
-        return malformed(where, "malformed dimension " + quote_name(v.get_ref<const std::string&>()));
+        return malformed_json(where, "malformed dimension " + quote_name(v.get_ref<const std::string&>()));
       shape.push_back(std::move(*dim));
       continue;
     }
-    const std::optional<int64_t> value = integer(v);
-    if (!value) return malformed(where, "expected integers, symbols like \"M\", or \"round_up(KV, 256)\"");
+    const std::optional<int64_t> value = json_integer(v);
+    if (!value) return malformed_json(where, "expected integers, symbols like \"M\", or \"round_up(KV, 256)\"");
     shape.emplace_back(*value);
   }
   return shape;
@@ -188,7 +59,7 @@ Result<Shape> read_shape(const Json& list, const std::string& where) {
 Result<Attrs> read_attrs(const Json* value, const std::string& where) {
   Attrs attrs;
   if (value == nullptr) return attrs;
-  if (!value->is_object()) return malformed(where, "expected an object");
+  if (!value->is_object()) return malformed_json(where, "expected an object");
   for (const auto& [name, v] : value->items()) {
     if (v.is_boolean()) {
       attrs.set(name, v.get<bool>());
@@ -196,10 +67,10 @@ Result<Attrs> read_attrs(const Json* value, const std::string& where) {
       attrs.set(name, v.get<double>());
     } else if (v.is_string()) {
       attrs.set(name, v.get<std::string>());
-    } else if (const std::optional<int64_t> i = integer(v)) {
+    } else if (const std::optional<int64_t> i = json_integer(v)) {
       attrs.set(name, *i);
     } else {
-      return malformed(where + "." + name, "expected a 64-bit integer, a number, a boolean or a string");
+      return malformed_json(where + "." + name, "expected a 64-bit integer, a number, a boolean or a string");
     }
   }
   return attrs;
@@ -213,25 +84,25 @@ class Reader {
     constexpr std::string_view kRequired[] = {"name", "dtype", "shape", "storage"};
     constexpr std::string_view kOptional[] = {"partial"};
     for (size_t i = 0; i < list.size(); ++i) {
-      const Fields f = MEGARTP_TRY(Fields::of(list[i], fmt::format("tensors[{}]", i), kRequired, kOptional));
+      const JsonFields f = MEGARTP_TRY(JsonFields::of(list[i], fmt::format("tensors[{}]", i), kRequired, kOptional));
       TensorInfo t;
       t.name = MEGARTP_TRY(f.string("name"));
       const std::string dtype = MEGARTP_TRY(f.string("dtype"));
       const std::string storage = MEGARTP_TRY(f.string("storage"));
       const std::optional<DType> parsed_dtype = parse_dtype(dtype);
-      if (!parsed_dtype) return malformed(f.path("dtype"), "unknown dtype " + quote_name(dtype));
+      if (!parsed_dtype) return malformed_json(f.path("dtype"), "unknown dtype " + quote_name(dtype));
       const std::optional<Storage> parsed_storage = parse_storage(storage);
-      if (!parsed_storage) return malformed(f.path("storage"), "unknown storage class " + quote_name(storage));
+      if (!parsed_storage) return malformed_json(f.path("storage"), "unknown storage class " + quote_name(storage));
       t.dtype = *parsed_dtype;
       t.storage = *parsed_storage;
       t.is_partial = MEGARTP_TRY(f.boolean("partial"));
       if (t.is_partial && !is_defined_by_op(t.storage))
-        return malformed(f.path("partial"),
-                         fmt::format("only a tensor that an op defines can be partial, not {}", quote_name(t.name)));
+        return malformed_json(f.path("partial"), fmt::format("only a tensor that an op defines can be partial, not {}",
+                                                             quote_name(t.name)));
       const Json* shape = MEGARTP_TRY(f.array("shape"));
       t.shape = MEGARTP_TRY(read_shape(*shape, f.path("shape")));
       if (!tensor_positions_.emplace(t.name, i).second)
-        return malformed(f.path("name"), fmt::format("tensor {} is listed twice", quote_name(t.name)));
+        return malformed_json(f.path("name"), fmt::format("tensor {} is listed twice", quote_name(t.name)));
       tensors_.push_back(std::move(t));
     }
     return {};
@@ -241,9 +112,9 @@ class Reader {
     for (size_t i = 0; i < list.size(); ++i) MEGARTP_TRY(read_op(list[i], fmt::format("ops[{}]", i)));
     MEGARTP_TRY(declare_leaves());
     if (next_ < tensors_.size())
-      return malformed(fmt::format("tensors[{}]", next_),
-                       fmt::format("no op defines the {} tensor {}", to_string(tensors_[next_].storage),
-                                   quote_name(tensors_[next_].name)));
+      return malformed_json(fmt::format("tensors[{}]", next_),
+                            fmt::format("no op defines the {} tensor {}", to_string(tensors_[next_].storage),
+                                        quote_name(tensors_[next_].name)));
     return {};
   }
 
@@ -251,18 +122,19 @@ class Reader {
     std::vector<Tensor> outputs;
     for (const std::string& name : names) {
       const Tensor t = graph_.find_tensor(name);
-      if (!t.valid()) return malformed("outputs", "unknown tensor " + quote_name(name));
+      if (!t.valid()) return malformed_json("outputs", "unknown tensor " + quote_name(name));
       if (std::any_of(outputs.begin(), outputs.end(), [t](Tensor o) { return o.id == t.id; }))
-        return malformed("outputs", fmt::format("tensor {} is listed twice", quote_name(name)));
+        return malformed_json("outputs", fmt::format("tensor {} is listed twice", quote_name(name)));
       outputs.push_back(t);
     }
     graph_.set_outputs(outputs);
     if (!graph_.status()) return rejected("outputs", graph_.status().error());
     for (size_t i = 0; i < tensors_.size(); ++i)
       if (const Storage actual = graph_.tensor(static_cast<TensorId>(i)).storage; actual != tensors_[i].storage)
-        return malformed(fmt::format("tensors[{}].storage", i),
-                         fmt::format("tensor {} is listed as {}, but the list of outputs makes it {}",
-                                     quote_name(tensors_[i].name), to_string(tensors_[i].storage), to_string(actual)));
+        return malformed_json(
+            fmt::format("tensors[{}].storage", i),
+            fmt::format("tensor {} is listed as {}, but the list of outputs makes it {}", quote_name(tensors_[i].name),
+                        to_string(tensors_[i].storage), to_string(actual)));
     return {};
   }
 
@@ -288,9 +160,10 @@ class Reader {
       inputs.push_back(graph_.find_tensor(name));
       if (inputs.back().valid()) continue;
       const bool later = tensor_positions_.contains(name);
-      return malformed(where, later ? fmt::format("op {}: tensor {} is used before it is defined", quote_name(op_name),
-                                                  quote_name(name))
-                                    : fmt::format("op {}: unknown tensor {}", quote_name(op_name), quote_name(name)));
+      return malformed_json(
+          where,
+          later ? fmt::format("op {}: tensor {} is used before it is defined", quote_name(op_name), quote_name(name))
+                : fmt::format("op {}: unknown tensor {}", quote_name(op_name), quote_name(name)));
     }
     return inputs;
   }
@@ -298,10 +171,10 @@ class Reader {
   Status read_op(const Json& value, const std::string& where) {
     constexpr std::string_view kRequired[] = {"name", "kind", "inputs", "outputs"};
     constexpr std::string_view kOptional[] = {"updates", "attrs"};
-    const Fields f = MEGARTP_TRY(Fields::of(value, where, kRequired, kOptional));
+    const JsonFields f = MEGARTP_TRY(JsonFields::of(value, where, kRequired, kOptional));
     const std::string name = MEGARTP_TRY(f.string("name"));
     const std::string kind = MEGARTP_TRY(f.string("kind"));
-    if (name.empty()) return malformed(f.path("name"), "the op name is empty");
+    if (name.empty()) return malformed_json(f.path("name"), "the op name is empty");
     const std::vector<std::string> output_names = MEGARTP_TRY(f.names("outputs"));
     Attrs attrs = MEGARTP_TRY(read_attrs(f.find("attrs"), f.path("attrs")));
     MEGARTP_TRY(declare_leaves());
@@ -313,8 +186,8 @@ class Reader {
     const std::vector<Tensor> outputs = graph_.op(kind, name, inputs, std::move(attrs), views);
     if (!graph_.status()) return rejected(where, graph_.status().error());
     if (outputs.size() != output_names.size())
-      return malformed(f.path("outputs"), fmt::format("op {} ({}) defines {} outputs, the file lists none",
-                                                      quote_name(name), kind, outputs.size()));
+      return malformed_json(f.path("outputs"), fmt::format("op {} ({}) defines {} outputs, the file lists none",
+                                                           quote_name(name), kind, outputs.size()));
     MEGARTP_TRY(check_updates(graph_.ops().back(), updates, f.path("updates")));
     for (const Tensor t : outputs) MEGARTP_TRY(check_output(graph_.ops().back(), t));
     return {};
@@ -329,8 +202,8 @@ class Reader {
       for (const std::string& n : names) s += (s.size() == 1 ? "" : ", ") + quote_name(n);
       return s + "]";
     };
-    return malformed(where, fmt::format("op {} ({}) updates {}, the file says {}", quote_name(op.name), op.kind,
-                                        list(actual), list(listed)));
+    return malformed_json(where, fmt::format("op {} ({}) updates {}, the file says {}", quote_name(op.name), op.kind,
+                                             list(actual), list(listed)));
   }
 
   // Compares an inferred output with the next tensor of the file.
@@ -339,17 +212,17 @@ class Reader {
     if (next_ >= tensors_.size() || tensors_[next_].name != actual.name) {
       const auto it = tensor_positions_.find(actual.name);
       if (it == tensor_positions_.end())
-        return malformed(
+        return malformed_json(
             "tensors", fmt::format("op {}: its output {} is not listed", quote_name(op.name), quote_name(actual.name)));
-      return malformed(fmt::format("tensors[{}]", it->second),
-                       fmt::format("op {}: its output {} is not listed where the op defines it (expected at {})",
-                                   quote_name(op.name), quote_name(actual.name), next_));
+      return malformed_json(fmt::format("tensors[{}]", it->second),
+                            fmt::format("op {}: its output {} is not listed where the op defines it (expected at {})",
+                                        quote_name(op.name), quote_name(actual.name), next_));
     }
     const TensorInfo& listed = tensors_[next_];
     const auto mismatch = [&](std::string_view what, std::string_view is, std::string_view says) {
-      return malformed(fmt::format("tensors[{}].{}", next_, what),
-                       fmt::format("op {} ({}): tensor {} has {} {} by inference, the file says {}",
-                                   quote_name(op.name), op.kind, quote_name(actual.name), what, is, says));
+      return malformed_json(fmt::format("tensors[{}].{}", next_, what),
+                            fmt::format("op {} ({}): tensor {} has {} {} by inference, the file says {}",
+                                        quote_name(op.name), op.kind, quote_name(actual.name), what, is, says));
     };
     if (listed.dtype != actual.dtype) return mismatch("dtype", to_string(actual.dtype), to_string(listed.dtype));
     if (listed.is_partial != actual.is_partial)
@@ -366,15 +239,15 @@ class Reader {
 };
 
 Result<OpGraph> read_graph(std::string_view text) {
-  const Json root = MEGARTP_TRY(parse_text(text));
+  const Json root = MEGARTP_TRY(parse_json(text));
   constexpr std::string_view kRequired[] = {"megartp_graph", "name", "tensors", "ops", "outputs"};
-  const Fields f = MEGARTP_TRY(Fields::of(root, "", kRequired));
-  if (const auto version = integer(*f.find("megartp_graph")); version != kGraphFormatVersion)
-    return malformed("megartp_graph",
-                     fmt::format("unknown version of the graph format, expected {}", kGraphFormatVersion));
+  const JsonFields f = MEGARTP_TRY(JsonFields::of(root, "", kRequired));
+  if (const auto version = json_integer(*f.find("megartp_graph")); version != kGraphFormatVersion)
+    return malformed_json("megartp_graph",
+                          fmt::format("unknown version of the graph format, expected {}", kGraphFormatVersion));
   const std::string name = MEGARTP_TRY(f.string("name"));
   if (const std::string_view problem = name_problem(name); !problem.empty())
-    return malformed("name", fmt::format("the graph name {} {}", quote_name(name), problem));
+    return malformed_json("name", fmt::format("the graph name {} {}", quote_name(name), problem));
   Reader reader(name);
   const Json* tensors = MEGARTP_TRY(f.array("tensors"));
   const Json* ops = MEGARTP_TRY(f.array("ops"));

@@ -41,6 +41,7 @@ GraphExplanation explain_edges(const TaskGraph& graph) {
       ++out.num_implied;
       continue;
     }
+    e.costs = EdgeCosts{.exact_us = edge.exact_us, .chosen_us = edge.chosen_us, .whole_us = edge.whole_us};
     e.granularity = granularity_of(graph, edge);
     switch (e.granularity) {
       case Granularity::kBarrier: ++out.num_barriers; break;

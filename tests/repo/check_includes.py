@@ -2,6 +2,7 @@
 """Includes point one way.
 
     base <- abi <- graph <- ops <- lowering <- plan, launch <- backends <- trace, verify, bench <- cli
+    partition stands on lowering, beside plan; only cli includes it.
     io stands on base; models may use graph, ops, lowering, plan, backends and io.
 
 Within a layer, no backend includes another backend (folders named *_common or common serve several), and no op family another
@@ -27,13 +28,14 @@ ALLOWED = {
     "lowering": ["base", "abi", "graph", "ops"],
     "plan": CHAIN,
     "launch": CHAIN,
+    "partition": CHAIN,
     "backends": BELOW_BACKENDS,
     "trace": BELOW_TOOLS,
     "verify": BELOW_TOOLS,
     "io": ["base"],
     "models": BELOW_TOOLS + ["io"],
     "bench": BELOW_TOOLS + ["io", "models"],
-    "cli": BELOW_TOOLS + ["io", "models", "trace", "verify", "bench"],
+    "cli": BELOW_TOOLS + ["io", "models", "partition", "trace", "verify", "bench"],
     # Device code knows plain data only.
     "device": ["base", "abi"],
     "codegen": BELOW_BACKENDS,
