@@ -102,11 +102,12 @@ class Rewriter {
       state_.event_id[e] = static_cast<uint32_t>(plan_.events.size());
       PlanEvent event = data_.plan.events[e];
       event.total = state_.totals[e];
+      uint32_t num_producers = 0;
       for (const EventPart& part : parts(e)) {
         if (units_within(intervals(part), state_.counts[part.stage].units()) == 0) continue;
-        event.producer_row = part.stage;
-        event.publication = part.publication;
-        break;
+        const bool is_first = num_producers++ == 0;
+        event.producer_row = is_first ? part.stage : kInvalidId;
+        event.publication = is_first ? part.publication : 0;
       }
       plan_.events.push_back(event);
     }
