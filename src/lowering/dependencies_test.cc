@@ -118,6 +118,25 @@ TEST(Dependencies, AnOperandThatNoTileNamesCountsAsReadWhole) {
   EXPECT_TRUE(waits_for_readers);
 }
 
+TEST(Dependencies, StridedRegionsAreListsOfBoxes) {
+  // A row a producer; consumers read every second and every third row.
+  BoxGraph g;
+  const TensorId a = g.add_tensor({12, 64});
+  const TensorId b = g.add_tensor({2, 64});
+  g.add_stage(row_tiles(12, {}, {a}));
+  std::vector<BoxTile> strided(2);
+  for (int64_t row = 0; row < 12; row += 2) strided[0].reads.push_back(rows(a, row, row + 1));
+  for (int64_t row = 0; row < 12; row += 3) strided[1].reads.push_back(rows(a, row, row + 1));
+  for (int64_t i = 0; i < 2; ++i) strided[static_cast<size_t>(i)].writes.push_back(rows(b, i, i + 1));
+  g.add_stage(strided);
+  ASSERT_TRUE(g.derive());
+  ASSERT_EQ(g.tasks.events.size(), 2U);
+  EXPECT_EQ(g.tasks.events[0].threshold, 6U);
+  EXPECT_EQ(g.tasks.events[1].threshold, 4U);
+  for (uint32_t row = 0; row < 12; ++row)
+    EXPECT_EQ(g.tasks.tasks[row].num_signals, (row % 2 == 0 ? 1 : 0) + (row % 3 == 0 ? 1 : 0)) << row;
+}
+
 TEST(Dependencies, ScatterIsWhole) {
   BoxGraph g;
   const TensorId cache = g.add_tensor({16, 64}, false, Storage::kState);
