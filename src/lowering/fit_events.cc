@@ -124,7 +124,7 @@ class Fitter {
           Relay relay{s, true, {}, {}};
           relay.waits.push_back(hub.event);
           for (size_t j = i; j < std::min(hub.events.size(), i + options_.max_signals); ++j)
-            relay.signals.push_back({hub.events[j], hub.increments[j]});
+            relay.signals.emplace_back(hub.events[j], hub.increments[j]);
           relays_.push_back(std::move(relay));
         }
       }
@@ -214,7 +214,7 @@ class Fitter {
           Relay relay{stage, false, {}, {}};
           const auto chunk = rest.subspan(i, std::min<size_t>(options_.max_waits, rest.size() - i));
           relay.waits.assign(chunk.begin(), chunk.end());
-          relay.signals.push_back({it->second, 1});
+          relay.signals.emplace_back(it->second, 1);
           relays_.push_back(std::move(relay));
           ++drafts_.events.back().num_relays;
         }
