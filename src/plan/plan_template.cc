@@ -2,6 +2,7 @@
 #include "plan/plan_template.h"
 
 #include <algorithm>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -158,15 +159,32 @@ Status check_events(const TaskGraph& tasks, const TemplateData& data) {
   return {};
 }
 
+void collect_links(const TaskGraph& tasks, TemplateData& data) {
+  std::map<TemplateLinks, uint32_t> ids;
+  for (const Task& task : tasks.tasks) {
+    TemplateLinks links;
+    links.stage = task.stage;
+    links.group = task.join_group;
+    links.num_waits = task.num_waits;
+    links.num_signals = task.num_signals;
+    for (uint32_t w = 0; w < task.num_waits; ++w) links.wait_events[w] = task.waits[w].event;
+    for (uint32_t k = 0; k < task.num_signals; ++k) {
+      links.signal_events[k] = task.signals[k].event;
+      links.publications[k] = abi::publication(task.signals[k]);
+    }
+    const auto [it, is_new] = ids.try_emplace(links, static_cast<uint32_t>(data.links.size()));
+    if (is_new) data.links.push_back(links);
+    data.links_of_task.push_back(it->second);
+  }
+}
+
 void collect_queues(TemplateData& data) {
   KernelPlan& plan = data.plan;
-  data.base.resize(plan.num_tasks);
   for (uint32_t w = 0; w < plan.num_workers; ++w) {
     data.queue_offsets.push_back(static_cast<uint32_t>(data.queue.size()));
     for (uint32_t s = 0; s < plan.queue_depth; ++s) {
       const abi::Instruction& i = plan.instruction(w, s);
       if (i.opcode == abi::kOpcodeNoOp) continue;
-      data.base[i.task_id] = i;
       data.queue.push_back(i.task_id);
     }
   }
@@ -187,6 +205,7 @@ Status build(TaskGraph tasks, const TargetDesc& target, const PackOptions& pack_
   collect_events(tasks, data);
   collect_signals(tasks, group_of_final, data);
   MEGARTP_TRY(check_events(tasks, data));
+  collect_links(tasks, data);
   collect_queues(data);
   data.order = OrderCheck(tasks, group_of_final);
 
@@ -194,7 +213,7 @@ Status build(TaskGraph tasks, const TargetDesc& target, const PackOptions& pack_
   state->tensors = std::move(tasks.tensors);
   state->symbols.resize(data.symbols.size());
   state->stages.resize(data.stages.size());
-  state->payloads.resize(data.base.size());
+  state->payloads.resize(data.links_of_task.size());
   MEGARTP_TRY(learn_ops(data, *state));
   // The largest shape's plan comes out of the same code as every other, so that no shape is special.
   state->plan = data.plan;

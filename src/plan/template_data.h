@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -42,6 +43,26 @@ struct TemplateStage {
   std::vector<uint32_t> tiles_before_group, end_before_group;
 };
 
+// Waits and signals of a task, as events of the largest shape. Tasks that have the same share one; of a fused stage,
+// only tiles of one join group do.
+struct TemplateLinks {
+  uint32_t stage = 0;
+  uint32_t group = abi::kNoJoin;  // global join counter
+  uint32_t num_waits = 0;
+  uint32_t num_signals = 0;
+  std::array<uint32_t, abi::kMaxWaits> wait_events{};
+  std::array<uint32_t, abi::kMaxSignals> signal_events{};
+  std::array<uint32_t, abi::kMaxSignals> publications{};
+  friend auto operator<=>(const TemplateLinks&, const TemplateLinks&) = default;
+};
+// The same, as a shape's instructions have them.
+struct InstanceLinks {
+  std::array<abi::Wait, abi::kMaxWaits> waits{};
+  std::array<abi::Signal, abi::kMaxSignals> signals{};
+  uint32_t num_waits = 0;
+  uint32_t num_signals = 0;
+};
+
 // The first tile of a stage that waits for an event.
 struct Consumer {
   uint32_t stage = 0;
@@ -57,8 +78,9 @@ struct TemplateData {
   std::vector<SymbolUse> symbols;  // sorted by name
   std::vector<TemplateOp> ops;
   std::vector<TemplateStage> stages;
-  KernelPlan plan;                             // of the largest shape; instructions moved to `base`
-  std::vector<abi::Instruction> base;          // by task of the largest shape
+  KernelPlan plan;  // of the largest shape, without instructions
+  std::vector<TemplateLinks> links;
+  std::vector<uint32_t> links_of_task;         // by task of the largest shape
   std::vector<uint32_t> group_of_task;         // local to the stage, or kNoJoin
   std::vector<uint32_t> queue_offsets, queue;  // CSR worker -> tasks, in queue order
   std::vector<EventPart> event_parts;
@@ -102,7 +124,7 @@ struct InstanceState {
   std::vector<uint32_t> totals;  // by event of the largest shape
   std::vector<uint8_t> has_consumer;
   std::vector<uint32_t> event_id;    // new number
-  std::vector<uint32_t> increments;  // by join group of the largest shape and signal
+  std::vector<InstanceLinks> links;  // by TemplateData::links
   std::vector<uint32_t> queue_lengths;
   OrderCheck::Scratch order;
   TileDesc tile;

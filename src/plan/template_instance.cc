@@ -36,7 +36,7 @@ class Rewriter {
     number_stages();
     number_events();
     if (changes.specs) write_specs();
-    count_increments();
+    resolve_links();
     place_tasks();
     write_instructions();
     return {};
@@ -135,15 +135,27 @@ class Rewriter {
   }
 
   // What a join group's last arriver adds to an event: the group's final tiles that the event counts.
-  void count_increments() {
-    state_.increments.resize(data_.signal_offsets.size() - 1);
-    for (size_t s = 0; s < state_.stages.size(); ++s) {
-      const StageCounts& counts = state_.counts[s];
-      const size_t first = size_t{data_.stages[s].first_group} * abi::kMaxSignals;
-      for (size_t i = first; i < first + size_t{counts.groups} * abi::kMaxSignals; ++i) {
-        const auto begin = data_.signal_finals.begin() + data_.signal_offsets[i];
-        const auto end = data_.signal_finals.begin() + data_.signal_offsets[i + 1];
-        state_.increments[i] = static_cast<uint32_t>(std::lower_bound(begin, end, counts.finals) - begin);
+  uint32_t count_finals(const TemplateLinks& links, uint32_t signal) const {
+    const size_t list = size_t{links.group} * abi::kMaxSignals + signal;
+    const auto begin = data_.signal_finals.begin() + data_.signal_offsets[list];
+    const auto end = data_.signal_finals.begin() + data_.signal_offsets[list + 1];
+    return static_cast<uint32_t>(std::lower_bound(begin, end, state_.counts[links.stage].finals) - begin);
+  }
+
+  void resolve_links() {
+    state_.links.assign(data_.links.size(), {});
+    for (size_t l = 0; l < data_.links.size(); ++l) {
+      const TemplateLinks& from = data_.links[l];
+      InstanceLinks& to = state_.links[l];
+      for (uint32_t w = 0; w < from.num_waits; ++w) {
+        const uint32_t event = from.wait_events[w];
+        if (state_.totals[event] != 0) to.waits[to.num_waits++] = {state_.event_id[event], state_.totals[event]};
+      }
+      for (uint32_t k = 0; k < from.num_signals; ++k) {
+        const uint32_t event = state_.event_id[from.signal_events[k]];
+        if (event == kInvalidId) continue;
+        const uint32_t increment = from.group == abi::kNoJoin ? 1 : count_finals(from, k);
+        if (increment != 0) to.signals[to.num_signals++] = abi::make_signal(event, increment, from.publications[k]);
       }
     }
   }
@@ -151,7 +163,7 @@ class Rewriter {
   // Every task that stays keeps its worker and its place among the worker's tasks.
   void place_tasks() {
     const uint32_t num_workers = plan_.num_workers;
-    state_.slot.assign(data_.base.size(), 0);
+    state_.slot.assign(data_.links_of_task.size(), 0);
     for (size_t s = 0; s < state_.stages.size(); ++s)
       std::fill_n(state_.slot.begin() + data_.stages[s].first_task, state_.counts[s].tiles, 1U);
     state_.queue_lengths.resize(num_workers);
@@ -180,48 +192,30 @@ class Rewriter {
   }
 
   void write_instructions() {
-    for (size_t s = 0; s < state_.stages.size(); ++s) {
+    for (uint32_t s = 0; s < state_.stages.size(); ++s) {
       const InstanceStage& stage = state_.stages[s];
-      const uint32_t first = data_.stages[s].first_task;
-      for (uint32_t t = 0; t < stage.counts.tiles; ++t)
-        write_instruction(stage, data_.stages[s], t, plan_.instructions[state_.slot[first + t]]);
+      const TemplateStage& largest = data_.stages[s];
+      const uint32_t opcode = data_.plan.operand_rows[s].opcode;
+      for (uint32_t t = 0; t < stage.counts.tiles; ++t) {
+        const uint32_t task = largest.first_task + t;
+        const InstanceLinks& links = state_.links[data_.links_of_task[task]];
+        const Payload& payload = state_.payloads[task];
+        const uint32_t group = data_.group_of_task[task];
+        const bool is_fused = group != abi::kNoJoin;
+        abi::Instruction& out = plan_.instructions[state_.slot[task]];
+        out.opcode = opcode;
+        out.spec_id = stage.spec_id;
+        out.counts = abi::make_counts(links.num_waits, links.num_signals, payload.count);
+        out.operand_row = s;
+        out.task_id = stage.first_task + t;
+        out.join_counter = is_fused ? stage.first_group + group : abi::kNoJoin;
+        out.join_count = is_fused ? plan_.join_counts[stage.first_group + group] : 0;
+        out.reserved0 = 0;
+        std::memcpy(out.waits, links.waits.data(), sizeof(out.waits));
+        std::memcpy(out.signals, links.signals.data(), sizeof(out.signals));
+        std::memcpy(out.payload, payload.words.data(), sizeof(out.payload));
+      }
     }
-  }
-
-  void write_instruction(const InstanceStage& stage, const TemplateStage& largest, uint32_t tile,
-                         abi::Instruction& out) const {
-    const uint32_t task = largest.first_task + tile;
-    const abi::Instruction& base = data_.base[task];
-    const Payload& payload = state_.payloads[task];
-    const uint32_t group = data_.group_of_task[task];
-    const bool is_fused = group != abi::kNoJoin;
-    // Word by word into `out`: an instruction built aside would be read back before its stores have settled.
-    uint32_t waits = 0;
-    for (uint32_t w = 0; w < abi::num_waits(base); ++w) {
-      const uint32_t event = base.waits[w].event;
-      if (state_.totals[event] != 0) out.waits[waits++] = {state_.event_id[event], state_.totals[event]};
-    }
-    for (uint32_t w = waits; w < abi::kMaxWaits; ++w) out.waits[w] = {};
-    uint32_t signals = 0;
-    for (uint32_t k = 0; k < abi::num_signals(base); ++k) {
-      const abi::Signal& signal = base.signals[k];
-      const uint32_t event = state_.event_id[signal.event];
-      if (event == kInvalidId) continue;
-      const uint32_t increment = is_fused
-                                     ? state_.increments[size_t{largest.first_group + group} * abi::kMaxSignals + k]
-                                     : abi::increment(signal);
-      if (increment != 0) out.signals[signals++] = abi::make_signal(event, increment, abi::publication(signal));
-    }
-    for (uint32_t k = signals; k < abi::kMaxSignals; ++k) out.signals[k] = {};
-    out.opcode = base.opcode;
-    out.spec_id = stage.spec_id;
-    out.counts = abi::make_counts(waits, signals, payload.count);
-    out.operand_row = base.operand_row;
-    out.task_id = stage.first_task + tile;
-    out.join_counter = is_fused ? stage.first_group + group : abi::kNoJoin;
-    out.join_count = base.join_count;
-    out.reserved0 = 0;
-    std::memcpy(out.payload, payload.words.data(), sizeof(out.payload));
   }
 
   const TemplateData& data_;
