@@ -63,6 +63,7 @@ class Collector {
     out_.num_units = out_.is_fused ? stage_.num_final_tiles : stage_.num_tiles;
     const Toucher tile_toucher = out_.is_fused ? Toucher::kGroup : Toucher::kTile;
     TileDesc tile;
+    tile.wants_costs = false;
     out_.tile_offsets.reserve(stage_.num_tiles + 1);
     out_.tile_offsets.push_back(0);
     for (uint32_t t = 0; t < stage_.num_tiles; ++t) {

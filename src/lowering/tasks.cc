@@ -20,6 +20,7 @@ Status expand_tasks(TaskGraph& graph) {
   }
   graph.tasks.reserve(num_tasks);
   TileDesc tile;
+  tile.wants_regions = false;
   for (uint32_t s = 0; s < graph.stages.size(); ++s) {
     const Stage& stage = *graph.stages[s].stage;
     const auto first_group = static_cast<uint32_t>(graph.join_counts.size());
