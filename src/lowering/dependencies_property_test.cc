@@ -246,11 +246,12 @@ RC_GTEST_PROP(DependenciesProperty, NoExactWaitIsWiderThanItsRegions, ()) {
         const auto& finals = g.stages[a]->finals();
         for (uint32_t i = part.first_interval; i < part.first_interval + part.num_intervals; ++i) {
           for (uint32_t u = g.tasks.unit_intervals[i].begin; u < g.tasks.unit_intervals[i].end; ++u) {
-            // What a final tile says is done: itself and what the tiles of its group touch.
-            std::vector<const BoxTile*> done{finals.empty() ? &tiles[u] : &finals[u]};
-            if (!finals.empty())
-              for (const BoxTile& tile : tiles)
-                if (tile.join_group == finals[u].join_group) done.push_back(&tile);
+            // What a final tile says is done: all tiles and final tiles of its group, which end together.
+            std::vector<const BoxTile*> done;
+            if (finals.empty()) done.push_back(&tiles[u]);
+            for (const auto* list : {&tiles, &finals})
+              for (const BoxTile& tile : *list)
+                if (!finals.empty() && tile.join_group == finals[u].join_group) done.push_back(&tile);
             bool conflicts = false;
             for (const Unit& late : consumers)
               if (std::ranges::find(late.tasks, t) != late.tasks.end())

@@ -62,20 +62,30 @@ class Resolver {
     if (boxes_.size() == 1) answer.only_box = boxes_[0];
     touched_units_.clear();
     for (const uint32_t box : boxes_) {
-      for (uint32_t i = table_.toucher_offsets[box]; i < table_.toucher_offsets[box + 1]; ++i) {
-        const uint32_t toucher = table_.touchers[i];
-        if (table_.toucher == Toucher::kGroup) {
-          const StageGroups& g = units_.groups;
-          touched_units_.insert(touched_units_.end(), g.finals.begin() + g.final_offsets[toucher],
-                                g.finals.begin() + g.final_offsets[toucher + 1]);
-        } else {
-          touched_units_.push_back(toucher);
-        }
-      }
+      const auto begin = table_.touchers.begin() + table_.toucher_offsets[box];
+      touched_units_.insert(touched_units_.end(), begin, table_.touchers.begin() + table_.toucher_offsets[box + 1]);
       if (work_ + touched_units_.size() > max_work) return false;
     }
+    if (units_.is_fused && !expand_groups(max_work)) return false;
     work_ += touched_units_.size();
     answer.set = sets_.intern_units(touched_units_);
+    return true;
+  }
+
+  // The last arriver of a group runs its final tiles and then sends for all of them: who waits for one waits for all.
+  bool expand_groups(uint64_t max_work) {
+    const StageGroups& g = units_.groups;
+    groups_.clear();
+    for (const uint32_t toucher : touched_units_)
+      groups_.push_back(table_.toucher == Toucher::kGroup ? toucher : g.group_of_final[toucher]);
+    std::ranges::sort(groups_);
+    groups_.erase(std::ranges::unique(groups_).begin(), groups_.end());
+    touched_units_.clear();
+    for (const uint32_t group : groups_) {
+      touched_units_.insert(touched_units_.end(), g.finals.begin() + g.final_offsets[group],
+                            g.finals.begin() + g.final_offsets[group + 1]);
+      if (work_ + touched_units_.size() > max_work) return false;
+    }
     return true;
   }
 
@@ -88,6 +98,7 @@ class Resolver {
   uint64_t work_ = 0;
   std::vector<uint32_t> boxes_;
   std::vector<uint32_t> touched_units_;
+  std::vector<uint32_t> groups_;
 };
 
 }  // namespace

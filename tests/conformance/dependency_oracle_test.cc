@@ -71,7 +71,7 @@ TEST(DependencyOracle, ComparesThresholdsSignalsAndParts) {
   TaskGraph swapped = two_chains();
   std::swap(swapped.tasks[0].signals[0], swapped.tasks[2].signals[0]);
   EXPECT_THAT(dependency_problems(swapped),
-              Contains(HasSubstr("event 0 counts 1 units of task 0 (op P tile 0) (publication 0), which sends 0")));
+              Contains(HasSubstr("event 0 counts 1 units of task 0 (op P tile 0), which sends 0")));
   TaskGraph part = two_chains();
   part.unit_intervals[part.event_parts[part.events[0].first_part].first_interval].end = 99;
   EXPECT_THAT(dependency_problems(part), Contains("event 0 has a part that does not exist"));
@@ -153,10 +153,7 @@ TaskGraph relayed() {
   EXPECT_TRUE(g.derive());
   TaskGraph tasks = std::move(g.tasks);
   tasks.stages[1].stage->opcode = abi::kOpcodeRelay;
-  const auto interval = static_cast<uint32_t>(tasks.unit_intervals.size());
-  tasks.unit_intervals.push_back({0, 1});
-  tasks.event_parts.push_back({1, 0, interval, 1});
-  tasks.events.push_back({1, 0, 1, 2, static_cast<uint32_t>(tasks.event_parts.size() - 1), 1});
+  tasks.events.push_back({1, 0, 1, 2, 0, 0});  // no parts: the relay alone signals it
   tasks.events[0].num_consumers = 1;
   Task& relay = tasks.tasks[4];
   relay.waits[relay.num_waits++] = tasks.tasks[5].waits[0];
@@ -172,6 +169,11 @@ TEST(DependencyOracle, LooksThroughRelays) {
   broken.tasks[6].waits[broken.tasks[6].num_waits++] = {0, 4};
   EXPECT_THAT(dependency_problems(broken),
               Contains("task 5 (op S2 tile 0) is not after task 0 (op S0 tile 0) on tensor t0"));
+  TaskGraph stray = relayed();
+  stray.tasks[0].signals[stray.tasks[0].num_signals++] = abi::make_signal(1, 1, 0);
+  stray.events[1].threshold = 2;
+  for (const uint32_t t : {5U, 6U}) stray.tasks[t].waits[0].threshold = 2;
+  EXPECT_THAT(dependency_problems(stray), Contains("event 1 counts no unit, but task 0 (op S0 tile 0) signals it"));
 }
 
 TEST(DependencyOracle, CountsASilentOperandAsReadWhole) {

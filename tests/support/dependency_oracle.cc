@@ -85,7 +85,9 @@ class Regions {
       }
     }
     for (uint32_t f = 0; f < stage.num_final_tiles; ++f)
-      add_actor(s, {tasks_of_group[finals[f].join_group], {first_unit[s] + f}}, finals[f].reads, finals[f].writes, {});
+      // A group's last arriver runs its final tiles and then sends for all of them at once.
+      add_actor(s, {tasks_of_group[finals[f].join_group], units_of_group[finals[f].join_group]}, finals[f].reads,
+                finals[f].writes, {});
   }
 
   // A tensor of the operand row that no tile names counts as read whole by every tile.
@@ -193,6 +195,11 @@ class Oracle {
   // --- thresholds, parts and signals ---------------------------------------------------------------------------------
   // (event, publication, owner): the owner is a task, or the first task of a join group.
   using Sums = std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint64_t>;
+  struct Count {
+    uint64_t units = 0;
+    uint32_t publication = 0;
+  };
+  using Counts = std::map<std::pair<uint32_t, uint32_t>, Count>;  // (event, owner)
 
   void check_events() {
     const std::vector<uint32_t> owners = find_owners();
@@ -236,24 +243,60 @@ class Oracle {
     return owners;
   }
 
+  // What an event counts must be what reaches it: signals of the units' tasks, or relay tasks that wait for them.
   void compare_with_parts(const Sums& sent, const std::vector<uint32_t>& owners) {
-    Sums expected;
-    for (uint32_t e = 0; e < graph_.events.size(); ++e)
+    Counts expected;
+    for (uint32_t e = 0; e < graph_.events.size(); ++e) {
+      if (graph_.events[e].num_parts == 0) continue;  // relays alone signal it: see check_relays
       if (!for_each_unit(e, [&](uint32_t publication, uint32_t unit) {
-            ++expected[{e, publication, owners[regions_.tasks_of_unit[unit].front()]}];
+            Count& count = expected[{e, owners[regions_.tasks_of_unit[unit].front()]}];
+            ++count.units;
+            count.publication = std::max(count.publication, publication);
           }))
         report(fmt::format("event {} has a part that does not exist", e));
-    const auto count = [](const Sums& sums, const Sums::key_type& key) {
-      const auto it = sums.find(key);
-      return it == sums.end() ? uint64_t{0} : it->second;
-    };
-    for (const Sums* keys : {&std::as_const(expected), &sent})
+    }
+    Counts arriving;
+    std::vector<std::vector<std::pair<uint32_t, Count>>> direct(graph_.events.size());  // by event: owner, count
+    for (const auto& [key, sum] : sent) {
+      const auto& [event, publication, owner] = key;
+      if (is_relay(graph_.stages[graph_.tasks[owner].stage])) continue;
+      direct[event].push_back({owner, {sum, publication}});
+      arriving[{event, owner}] = {sum, publication};
+    }
+    for (const auto& [key, sum] : sent) {
+      const auto& [event, unused, relay] = key;
+      if (!is_relay(graph_.stages[graph_.tasks[relay].stage]) || graph_.events[event].num_parts == 0) continue;
+      uint64_t through = 0;
+      for (uint32_t i = 0; i < graph_.tasks[relay].num_waits; ++i)
+        for (const auto& [owner, count] : direct[graph_.tasks[relay].waits[i].event]) {
+          arriving[{event, owner}].units += count.units;
+          arriving[{event, owner}].publication = count.publication;
+          through += count.units;
+        }
+      if (through != sum)
+        report(fmt::format("{} stands for {} units and adds {} to event {}", name(relay), through, sum, event));
+    }
+    for (const Counts* keys : {&expected, &arriving})
       for (const auto& [key, unused] : *keys) {
-        const auto& [event, publication, owner] = key;
-        if (count(expected, key) != count(sent, key))
-          report(fmt::format("event {} counts {} units of {} (publication {}), which sends {}", event,
-                             count(expected, key), name(owner), publication, count(sent, key)));
+        const Count want = expected.contains(key) ? expected.at(key) : Count{};
+        const Count have = arriving.contains(key) ? arriving.at(key) : Count{};
+        if (want.units != have.units)
+          report(fmt::format("event {} counts {} units of {}, which sends {}", key.first, want.units, name(key.second),
+                             have.units));
+        else if (have.publication < want.publication)
+          report(fmt::format("event {} counts publication {} of {}, which signals it with publication {}", key.first,
+                             want.publication, name(key.second), have.publication));
       }
+    check_relays(sent);
+  }
+
+  // An event without parts is signalled by relays alone.
+  void check_relays(const Sums& sent) {
+    for (const auto& [key, unused] : sent) {
+      const auto& [event, publication, owner] = key;
+      if (graph_.events[event].num_parts == 0 && !is_relay(graph_.stages[graph_.tasks[owner].stage]))
+        report(fmt::format("event {} counts no unit, but {} signals it", event, name(owner)));
+    }
   }
 
   // Calls visit(publication, unit over all stages) for all that the event counts; false when a part is broken.
@@ -344,17 +387,17 @@ class Oracle {
   void expand(uint32_t event) {
     if (is_expanded_[event]) return;
     is_expanded_[event] = true;
-    for_each_unit(event, [&](uint32_t, uint32_t unit) {
-      const Task& task = graph_.tasks[regions_.tasks_of_unit[unit].front()];
-      if (!is_relay(graph_.stages[task.stage])) {
-        units_of_event_.set(event, unit);
-        return;
+    for_each_unit(event, [&](uint32_t, uint32_t unit) { units_of_event_.set(event, unit); });
+    for (const Task& task : graph_.tasks) {
+      if (!is_relay(graph_.stages[task.stage])) continue;
+      for (uint32_t i = 0; i < task.num_signals; ++i) {
+        if (task.signals[i].event != event) continue;
+        for (uint32_t w = 0; w < task.num_waits; ++w) {
+          expand(task.waits[w].event);
+          units_of_event_.unite(event, units_of_event_, task.waits[w].event);
+        }
       }
-      for (uint32_t i = 0; i < task.num_waits; ++i) {
-        expand(task.waits[i].event);
-        units_of_event_.unite(event, units_of_event_, task.waits[i].event);
-      }
-    });
+    }
   }
 
   const TaskGraph& graph_;
