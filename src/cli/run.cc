@@ -43,7 +43,7 @@ Result<std::string> cached_weights(const glm52::Config& config, int64_t layer, c
   std::error_code ec;
   std::filesystem::create_directories(dir, ec);
   if (ec) return make_error(ErrorCode::kIo, fmt::format("cannot create the cache folder '{}': {}", dir, ec.message()));
-  const std::string name =
+  std::string name =
       fmt::format("{}/weights-v1-{}-layer{}-seed{}.safetensors", dir, config_fingerprint(config), layer, kSeed);
   if (std::filesystem::exists(name, ec)) return name;
   if (!common.quiet) std::cerr << fmt::format("Making a seeded checkpoint of layer {} once: {}\n", layer, name);
