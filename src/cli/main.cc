@@ -110,16 +110,17 @@ int main(int argc, char** argv) {
     megartp::unlink_unfinished_files();
     _exit(130);
   });
-  using namespace megartp;
+  namespace cli = megartp::cli;
+  using megartp::ErrorCode;
   try {
     return cli::flush_stdout(cli::parse_and_run(argc, argv));
   } catch (const cli::ExitCode& e) {
     return cli::flush_stdout(e.code);
   } catch (const std::bad_alloc&) {
     std::cerr << "megartp: error: out of memory\n";
-    return exit_code(ErrorCode::kOutOfMemory);
+    return megartp::exit_code(ErrorCode::kOutOfMemory);
   } catch (const std::exception& e) {
     std::cerr << "megartp: internal error: " << e.what() << "\n";
-    return exit_code(ErrorCode::kInternal);
+    return megartp::exit_code(ErrorCode::kInternal);
   }
 }

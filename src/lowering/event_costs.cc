@@ -50,9 +50,11 @@ double EventCostModel::cost_us(uint32_t producer, const Pair& pair, uint32_t blo
   const uint32_t n = d_.units[producer].num_units;
   const uint32_t workers = std::max(1U, costs_.num_workers);
   const double tile = tile_us_[producer];
-  const auto waves = static_cast<double>((n + workers - 1) / workers);
+  const uint32_t num_waves = (n + workers - 1) / workers;
+  const double waves = num_waves;
   const auto done = [&](uint32_t last_unit, uint32_t count) {
-    return (last_unit / workers + 1) * tile + kSpread * tile * count / (count + 1.0);
+    const uint32_t wave = last_unit / workers + 1;
+    return wave * tile + kSpread * tile * count / (count + 1.0);
   };
   const double all_done = done(n - 1, n);
 
