@@ -10,11 +10,17 @@ namespace megartp::launch {
 namespace {
 
 constexpr size_t kMaxNamed = 3;  // accesses named in a line
+// Trying an edge the other way looks at every conflict anew; about a second in all.
+constexpr size_t kMaxFlipWork = size_t{1} << 26;
 
 class EdgeProver {
  public:
   EdgeProver(const Graph& graph, const std::vector<Conflict>& hazards, size_t max_flips)
-      : graph_(graph), hazards_(hazards), flips_(max_flips), conflicts_(find_conflicts(graph)) {}
+      : graph_(graph), hazards_(hazards), conflicts_(find_conflicts(graph)) {
+    const size_t words = 5 * ((2 * graph.nodes.size() + 63) / 64);
+    flips_ =
+        std::min(max_flips, kMaxFlipWork / (conflicts_.size() + words * (graph.edges.size() + graph.nodes.size()) + 1));
+  }
 
   std::vector<EdgeProof> run() {
     std::vector<EdgeProof> out;
@@ -99,8 +105,7 @@ class EdgeProver {
     const Node& to = graph_.nodes[edge.to];
     std::string shared, early;
     size_t num_shared = 0, num_early = 0;
-    for (const Conflict& c : conflicts_) {
-      if (c.second != edge.to) continue;
+    for (const Conflict& c : std::ranges::equal_range(conflicts_, edge.to, {}, &Conflict::second)) {
       const Access& b = access(c.second, c.second_access);
       if (is_early(to, b)) {
         if (++num_early <= kMaxNamed)
@@ -134,7 +139,7 @@ class EdgeProver {
 
   const Graph& graph_;
   const std::vector<Conflict>& hazards_;
-  size_t flips_;
+  size_t flips_ = 0;
   std::vector<Conflict> conflicts_;
 };
 

@@ -21,12 +21,6 @@ constexpr std::string_view kEdgeKinds[] = {"full", "programmatic", "block_start"
 
 tl::unexpected<Error> bad(std::string sentence) { return make_error(ErrorCode::kInvalidArgument, std::move(sentence)); }
 
-// Names stand in messages and traces unescaped.
-bool is_plain_name(std::string_view name) {
-  return !name.empty() && name.size() <= 256 &&
-         std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~' && c != '\'' && c != '\\' && c != '"'; });
-}
-
 Status check_access(const Graph& graph, const Node& node, const Access& a) {
   const std::string_view verb = a.is_write ? "writes" : "reads";
   if (a.buffer >= graph.buffers.size()) return bad(fmt::format("node '{}' {} an unknown buffer", node.name, verb));
@@ -57,6 +51,33 @@ Status check_node(const Graph& graph, uint32_t index) {
     if (spun >= graph.nodes.size() || spun == index)
       return bad(fmt::format("node '{}' spins on itself or an unknown node", node.name));
   for (const Access& a : node.accesses) MEGARTP_TRY(check_access(graph, node, a));
+  return {};
+}
+
+// Every pair of accesses that overlap is looked at, so there must not be too many.
+Status check_overlaps(const Graph& graph) {
+  constexpr uint64_t kMaxOverlaps = uint64_t{1} << 24;
+  std::vector<std::vector<std::pair<uint64_t, uint64_t>>> spans(graph.buffers.size());
+  std::vector<char> is_written(graph.buffers.size(), 0);
+  for (const Node& node : graph.nodes)
+    for (const Access& a : node.accesses) {
+      spans[a.buffer].emplace_back(a.begin, a.end);
+      is_written[a.buffer] |= static_cast<char>(a.is_write);
+    }
+  uint64_t count = 0;
+  for (size_t b = 0; b < spans.size(); ++b) {
+    if (is_written[b] == 0) continue;
+    std::ranges::sort(spans[b]);
+    for (size_t i = 0; i < spans[b].size(); ++i) {
+      const auto after =
+          std::ranges::lower_bound(spans[b], spans[b][i].second, {}, &std::pair<uint64_t, uint64_t>::first);
+      count += static_cast<uint64_t>(after - spans[b].begin()) - i - 1;
+    }
+    if (count > kMaxOverlaps)
+      return make_error(ErrorCode::kOutOfResources,
+                        fmt::format("more than {} pairs of accesses overlap, the last ones in buffer '{}'",
+                                    kMaxOverlaps, graph.buffers[b].name));
+  }
   return {};
 }
 
@@ -99,7 +120,13 @@ Status check_graph(const Graph& graph) {
     if (!names.insert(n.name).second) return bad(fmt::format("two nodes are named '{}'", n.name));
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) MEGARTP_TRY(check_node(graph, i));
   if (graph.device.num_sms == 0) return bad("the device has no SMs");
-  return check_edges(graph);
+  MEGARTP_TRY(check_edges(graph));
+  return check_overlaps(graph);
+}
+
+bool is_plain_name(std::string_view name) {
+  return !name.empty() && name.size() <= 256 &&
+         std::ranges::all_of(name, [](char c) { return c >= ' ' && c <= '~' && c != '\'' && c != '\\' && c != '"'; });
 }
 
 std::optional<uint32_t> find_node(const Graph& graph, std::string_view name) {

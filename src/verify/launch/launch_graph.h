@@ -110,6 +110,8 @@ struct Graph {
 // safe is not its business.
 Status check_graph(const Graph& graph);
 
+// What messages show unescaped: 1 to 256 printable ASCII characters, no quotes and backslashes.
+bool is_plain_name(std::string_view name);
 std::optional<uint32_t> find_node(const Graph& graph, std::string_view name);
 // "t[0,64)"
 std::string range_text(const Graph& graph, uint32_t buffer, uint64_t begin, uint64_t end);

@@ -32,6 +32,15 @@ Result<uint32_t> read_count(const JsonFields& f, std::string_view key, int64_t l
   return static_cast<uint32_t>(MEGARTP_TRY(read_integer(f, key, low, kMaxCount, absent)));
 }
 
+Result<std::string> read_name(const JsonFields& f) {
+  std::string name = MEGARTP_TRY(f.string("name"));
+  if (!is_plain_name(name))
+    return malformed_json(f.path("name"), fmt::format("{}: expected 1 to 256 printable ASCII characters without quotes "
+                                                      "and backslashes",
+                                                      quote_name(name)));
+  return name;
+}
+
 template <class E>
 Result<E> read_enum(const JsonFields& f, std::string_view key, E absent) {
   if (f.find(key) == nullptr) return absent;
@@ -115,7 +124,7 @@ class Reader {
     for (size_t i = 0; i < list.size(); ++i) {
       const JsonFields f = MEGARTP_TRY(JsonFields::of(list[i], fmt::format("buffers[{}]", i), kRequired, kOptional));
       Buffer b;
-      b.name = MEGARTP_TRY(f.string("name"));
+      b.name = MEGARTP_TRY(read_name(f));
       b.num_bytes = static_cast<uint64_t>(MEGARTP_TRY(read_integer(f, "bytes", 1, kMaxBytes, 0)));
       b.kind = MEGARTP_TRY(read_enum(f, "kind", BufferKind::kData));
       b.advances = MEGARTP_TRY(f.boolean("advances"));
@@ -150,7 +159,7 @@ class Reader {
 
   Result<Node> read_node(const JsonFields& f) {
     Node n;
-    n.name = MEGARTP_TRY(f.string("name"));
+    n.name = MEGARTP_TRY(read_name(f));
     n.kind = MEGARTP_TRY(read_enum(f, "kind", NodeKind::kKernel));
     n.waits = MEGARTP_TRY(read_enum(f, "waits", Waits::kNone));
     n.trigger = MEGARTP_TRY(read_enum(f, "trigger", Trigger::kNone));

@@ -63,7 +63,8 @@ TEST(LaunchJson, ErrorsNameThePlace) {
   EXPECT_THAT(error_of("\"launch\": 1", "\"launch\": 2"), HasSubstr("expected 1"));
   EXPECT_THAT(error_of("\"name\": \"B\"", "\"name\": \"A\""), AllOf(HasSubstr("nodes[1].name"), HasSubstr("'A'")));
   EXPECT_THAT(error_of("\"name\": \"n\"", "\"name\": \"x\""), HasSubstr("buffers[1].name"));
-  EXPECT_THAT(error_of("\"name\": \"B\"", "\"name\": \"B\\u0007\""), HasSubstr("printable"));
+  EXPECT_THAT(error_of("\"name\": \"B\"", "\"name\": \"B\\u0007\""),
+              AllOf(HasSubstr("nodes[1].name"), HasSubstr("printable")));
   EXPECT_THAT(error_of("\"bytes\": 256", "\"bytes\": 0"), HasSubstr("buffers[0].bytes"));
   EXPECT_THAT(error_of("\"trigger\": \"after_wait\"", "\"trigger\": \"late\""),
               AllOf(HasSubstr("nodes[0].trigger"), HasSubstr("'late' is none of none, after_wait, before_wait")));

@@ -109,7 +109,7 @@ TEST(LaunchMutation, EveryChangeOfThePatternsIsJudgedAsExecutionJudgesIt) {
 TEST(LaunchMutation, EveryChangeOfRandomGraphsIsJudgedAsExecutionJudgesIt) {
   Counts counts;
   RngSequence rng(20240611);
-  constexpr int kGraphs = 60;
+  constexpr int kGraphs = 200;
   for (int i = 0; i < kGraphs; ++i) {
     compare_mutants(random_graph(rng, 4), fmt::format("random graph {}", i), counts);
     if (HasFailure()) return;
@@ -121,7 +121,7 @@ TEST(LaunchMutation, EveryChangeOfRandomGraphsIsJudgedAsExecutionJudgesIt) {
 TEST(LaunchMutation, RandomGraphsOfFiveKernelsAreJudgedAsExecutionJudgesThem) {
   Counts counts;
   RngSequence rng(42);
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     compare(random_graph(rng, 5), fmt::format("random graph {}", i), counts);
     if (HasFailure()) return;
   }

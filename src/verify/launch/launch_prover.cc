@@ -120,6 +120,9 @@ class Prover {
         if (graph_.nodes[r.node].waits == Waits::kNone)
           return fmt::format("{} passes on no completion: it never waits", name(r.node));
         return {};
+      case RemedyKind::kPassOn:
+        if (graph_.nodes[r.node].trigger != Trigger::kBeforeWait) return {};
+        [[fallthrough]];
       case RemedyKind::kTriggerLater: return fmt::format("{} triggers before its own wait has returned", name(r.node));
       default: return {};
     }

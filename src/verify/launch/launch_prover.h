@@ -13,9 +13,9 @@ namespace megartp::launch {
 
 struct ProveOptions {
   size_t max_findings = 1000;
-  size_t max_explained = 32;         // hazards for which remedies are searched, and
-  size_t max_explained_nodes = 256;  // the largest graph for which they are
-  size_t max_flips = 512;            // edges that are tried the other way for the proof lines
+  size_t max_explained = 12;         // hazards for which remedies are searched, and
+  size_t max_explained_nodes = 128;  // the largest graph for which they are
+  size_t max_flips = 512;            // edges that are tried the other way for the proof lines; fewer in large graphs
 };
 
 // The graph has passed check_graph.

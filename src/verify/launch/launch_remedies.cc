@@ -93,11 +93,20 @@ class Search {
     if (node.trigger == Trigger::kBeforeWait)
       attempt(RemedyKind::kTriggerLater, y, fmt::format("{} triggers after its wait", name(y)),
               [y](Graph& g) { g.nodes[y].trigger = Trigger::kAfterWait; });
+    const auto wait_then_trigger = [y](Graph& g) {
+      g.nodes[y].waits = Waits::kAll;
+      if (g.nodes[y].trigger != Trigger::kNone) g.nodes[y].trigger = Trigger::kAfterWait;
+    };
     if (found_.size() == before && !triggers_after_wait(node))
       attempt(RemedyKind::kWaitTrigger, y, fmt::format("{} waits in every CTA and triggers after that", name(y)),
-              [y](Graph& g) {
-                g.nodes[y].waits = Waits::kAll;
-                if (g.nodes[y].trigger == Trigger::kBeforeWait) g.nodes[y].trigger = Trigger::kAfterWait;
+              wait_then_trigger);
+    if (found_.size() == before && !triggers_after_wait(node))
+      attempt(RemedyKind::kPassOn, y,
+              fmt::format("{} waits in every CTA, then executes a gpu-scope release fence, then triggers", name(y)),
+              [=](Graph& g) {
+                wait_then_trigger(g);
+                g.nodes[y].trigger = Trigger::kAfterWait;
+                g.nodes[y].fence = Fence::kSystem;
               });
   }
 

@@ -15,6 +15,7 @@ enum class RemedyKind : uint8_t {
   kWait,          // a kernel waits in every CTA
   kTriggerLater,  // a kernel triggers after its wait
   kWaitTrigger,   // both
+  kPassOn,        // both, with a release fence between them
   kPlainLoad,     // an ordinary load instead of the read-only path
   kPublish,       // fence, proxy fence and trigger after the access
   kRelease,       // a kernel between them fences before its trigger

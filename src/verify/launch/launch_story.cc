@@ -93,10 +93,12 @@ class Story {
     add(n, kind, std::move(text));
   }
 
-  std::string ctas(uint32_t n) const {
+  std::string trigger_text(uint32_t n, bool before_wait) const {
     const Node& node = graph_.nodes[n];
-    return node.grid == 1 ? fmt::format("{}.cta0 triggers", node.name)
-                          : fmt::format("all {} CTAs of {} trigger", node.grid, node.name);
+    if (node.grid == 1)
+      return fmt::format("{}.cta0 triggers{}", node.name, before_wait ? " before its wait returns" : "");
+    return fmt::format("all {} CTAs of {} trigger{}", node.grid, node.name,
+                       before_wait ? " before their waits return" : "");
   }
 
   void fire(uint32_t n) {
@@ -111,7 +113,7 @@ class Story {
     touch(n, StepKind::kEarlyFenced, true, true);
     touch(n, StepKind::kPostFenced, false, true);
     const bool before = node.trigger == Trigger::kBeforeWait && node.waits != Waits::kNone && !in_[n].empty();
-    add(n, StepKind::kTrigger, ctas(n) + (before && !is_done(n, StepKind::kWait) ? " before their wait returns" : ""));
+    add(n, StepKind::kTrigger, trigger_text(n, before && !is_done(n, StepKind::kWait)));
   }
 
   void leave(uint32_t n) {
