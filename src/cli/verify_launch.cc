@@ -79,17 +79,22 @@ Json to_json(const std::string& file, const launch::Graph& graph, const launch::
   return j;
 }
 
+std::string counted(size_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
 void print_text(const std::string& file, const launch::Graph& graph, const launch::Proof& proof) {
-  std::cout << fmt::format("{}: {} nodes, {} edges, {} overlapping accesses with a write\n", file, graph.nodes.size(),
-                           graph.edges.size(), proof.num_conflicts);
+  std::cout << fmt::format("{}: {}, {}, {} with a write\n", file, counted(graph.nodes.size(), "node"),
+                           counted(graph.edges.size(), "edge"), counted(proof.num_conflicts, "overlapping pair"));
   for (const launch::EdgeProof& e : proof.edges) {
     const launch::Edge& edge = graph.edges[e.edge];
     std::cout << fmt::format("  {} -> {}: {}\n", graph.nodes[edge.from].name, graph.nodes[edge.to].name, e.text);
   }
   for (const launch::Finding& f : proof.findings) std::cout << launch::finding_text(graph, f);
   if (proof.num_left_out != 0) std::cout << fmt::format("{} more findings are left out\n", proof.num_left_out);
-  std::cout << fmt::format("{}: {} errors, {} warnings\n", proof.is_ok() ? "ok" : "refused",
-                           count(proof, launch::Severity::kError), count(proof, launch::Severity::kWarning));
+  std::cout << fmt::format("{}: {}, {}\n", proof.is_ok() ? "ok" : "refused",
+                           counted(count(proof, launch::Severity::kError), "error"),
+                           counted(count(proof, launch::Severity::kWarning), "warning"));
 }
 
 int run_verify_launch(const VerifyLaunchArgs& args) {

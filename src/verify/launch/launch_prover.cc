@@ -30,6 +30,7 @@ class Prover {
     check_advice(graph_, order_, out);
     check_use(graph_, out);
     proof_.edges = prove_edges(graph_, hazards_, options_.max_flips);
+    refuse_edges();
     std::ranges::stable_sort(out, {}, &Finding::severity);
     if (out.size() > options_.max_findings) {
       proof_.num_left_out += out.size() - options_.max_findings;
@@ -40,6 +41,16 @@ class Prover {
 
  private:
   const std::string& name(uint32_t n) const { return graph_.nodes[n].name; }
+
+  // Edges that no race speaks against, but another rule.
+  void refuse_edges() {
+    for (const Finding& f : proof_.findings) {
+      if (f.severity != Severity::kError || !f.edge || !proof_.edges[*f.edge].holds) continue;
+      proof_.edges[*f.edge] = {
+          *f.edge, false,
+          fmt::format("{}, which {} refuses", to_string(graph_.edges[*f.edge].kind), to_string(f.rule))};
+    }
+  }
 
   void check_hazards() {
     const std::vector<Conflict> conflicts = find_conflicts(graph_);
@@ -77,6 +88,7 @@ class Prover {
     }
     if (!is_explained && !waits_always(k)) is_blamed_[c.second] = 1;
     for (const Remedy& r : remedies) {
+      if (r.node == c.second) continue;  // named already
       const std::string cause = cause_text(r);
       if (!cause.empty()) f.message += "; " + cause;
     }

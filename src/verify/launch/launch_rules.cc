@@ -94,10 +94,12 @@ void check_spinner(const Graph& graph, const Order& order, uint32_t k, std::vect
                         : "another of them waits for room as well";
   std::vector<uint32_t> nodes{k};
   nodes.insert(nodes.end(), others.begin(), others.end());
-  out.push_back(finding(Rule::kR10, Severity::kError, std::move(nodes),
-                        fmt::format("{} spins until all its {} CTAs are resident, may run beside {}, and {}: nothing "
-                                    "proves that {} has room for all of them",
-                                    node.name, node.grid, list, why, graph.device.name)));
+  Finding f = finding(Rule::kR10, Severity::kError, std::move(nodes),
+                      fmt::format("{} spins until all its {} CTAs are resident, may run beside {}, and {}: nothing "
+                                  "proves that {} has room for all of them",
+                                  node.name, node.grid, list, why, graph.device.name));
+  if (loose != graph.edges.end()) f.edge = static_cast<uint32_t>(loose - graph.edges.begin());
+  out.push_back(std::move(f));
 }
 
 }  // namespace
