@@ -142,7 +142,7 @@ std::string range_text(const Graph& graph, uint32_t buffer, uint64_t begin, uint
 Early early_reason(const Node& node, const Access& access) {
   if (access.phase == Phase::kPre) return Early::kDeclared;
   if (node.waits == Waits::kNone) return Early::kNeverWaits;
-  if (access.is_write || access.means != Means::kReadOnly) return Early::kNo;
+  if (access.is_write || access.means != Means::kReadOnly) return Early::kNotEarly;
   if (access.ordered_by == OrderedBy::kBarrier) return Early::kLifted;
   const auto first_line = [](const Access& a) { return a.begin / kLineBytes; };
   const auto last_line = [](const Access& a) { return (a.end - 1) / kLineBytes; };
@@ -150,7 +150,7 @@ Early early_reason(const Node& node, const Access& access) {
     if (other.phase == Phase::kPre && !other.is_write && other.buffer == access.buffer &&
         first_line(other) <= last_line(access) && first_line(access) <= last_line(other))
       return Early::kMerged;
-  return Early::kNo;
+  return Early::kNotEarly;
 }
 
 bool has_release(const Node& writer, const Node& reader) {

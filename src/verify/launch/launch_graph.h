@@ -124,11 +124,11 @@ inline bool waits_always(const Node& node) { return node.waits == Waits::kAll; }
 // Every trigger of the kernel, explicit or by exit, follows a wait.
 inline bool triggers_after_wait(const Node& node) { return waits_always(node) && node.trigger != Trigger::kBeforeWait; }
 
-enum class Early : uint8_t { kNo, kDeclared, kNeverWaits, kLifted, kMerged };
+enum class Early : uint8_t { kNotEarly, kDeclared, kNeverWaits, kLifted, kMerged };
 // Whether the access may happen before the wait, and why: it says so; the kernel has no wait; the compiler may lift a
 // read-only load above a wait that another thread executes, or merge it with an earlier load of the line.
 Early early_reason(const Node& node, const Access& access);
-inline bool is_early(const Node& node, const Access& access) { return early_reason(node, access) != Early::kNo; }
+inline bool is_early(const Node& node, const Access& access) { return early_reason(node, access) != Early::kNotEarly; }
 
 // The access is over when the kernel's last CTA has triggered or exited.
 inline bool is_done_at_trigger(const Node& node, const Access& access) {

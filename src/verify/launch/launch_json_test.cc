@@ -68,8 +68,8 @@ TEST(LaunchJson, ErrorsNameThePlace) {
   EXPECT_THAT(error_of("\"bytes\": 256", "\"bytes\": 0"), HasSubstr("buffers[0].bytes"));
   EXPECT_THAT(error_of("\"trigger\": \"after_wait\"", "\"trigger\": \"late\""),
               AllOf(HasSubstr("nodes[0].trigger"), HasSubstr("'late' is none of none, after_wait, before_wait")));
-  EXPECT_THAT(error_of("\"trigger\": \"after_wait\"", "\"triger\": \"after_wait\""),
-              AllOf(HasSubstr("nodes[0]"), HasSubstr("'triger'")));
+  EXPECT_THAT(error_of("\"trigger\": \"after_wait\"", "\"triggered\": \"after_wait\""),
+              AllOf(HasSubstr("nodes[0]"), HasSubstr("'triggered'")));
   EXPECT_THAT(error_of("\"range\": [0, 128]", "\"range\": [0, 257]"), AllOf(HasSubstr("'A'"), HasSubstr("x[0,257)")));
   EXPECT_THAT(error_of("\"range\": [0, 128]", "\"range\": [128]"),
               AllOf(HasSubstr("nodes[0].writes[0].range"), HasSubstr("node='A'")));

@@ -106,7 +106,7 @@ class Prover {
       case Early::kMerged:
         return "through the read-only path from a line that it has read before its wait, so that both loads may be one";
       case Early::kDeclared:
-      case Early::kNo: break;
+      case Early::kNotEarly: break;
     }
     return node.waits == Waits::kNone ? "and never waits" : "before its wait";
   }

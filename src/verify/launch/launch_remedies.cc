@@ -45,7 +45,7 @@ class Search {
     const Access& b = node.accesses[i];
     if (node.kind != NodeKind::kKernel) return;
     switch (early_reason(node, b)) {
-      case Early::kNo: break;
+      case Early::kNotEarly: break;
       case Early::kLifted:
       case Early::kMerged:
         attempt(RemedyKind::kPlainLoad, k, fmt::format("{} loads it with an ordinary load", name(k)),
