@@ -104,6 +104,28 @@ struct FinalDesc {
   }
 };
 
+// What one instruction touches, told by its words alone: OpFamily::regions. An Access here names an operand slot, not a
+// tensor. `reads` and `writes` are what Stage::tile() says of the same tile.
+//
+// Of a fused instruction also what the last arriver of its join group does after all have arrived: what
+// Stage::final_tile() says of the group's final tiles (neighbouring ones may share a box), and the reads of what the
+// group's tiles left for it, which Stage does not list. Every member of a group must say the same.
+struct InstructionRegions {
+  std::vector<Access> reads;
+  std::vector<Access> writes;
+  std::vector<Access> final_reads;
+  std::vector<Access> final_writes;
+  void clear() {
+    reads.clear();
+    writes.clear();
+    final_reads.clear();
+    final_writes.clear();
+  }
+};
+// Stands where a Stage has its tensors: slot i is "tensor" i.
+inline constexpr std::array<TensorId, abi::kOperandSlots> kSlotIds{0, 1, 2,  3,  4,  5,  6,  7,
+                                                                   8, 9, 10, 11, 12, 13, 14, 15};
+
 class Stage {
  public:
   virtual ~Stage() = default;
@@ -224,6 +246,9 @@ class OpFamily : public OpSchema {
   // Reader's check, because plans come from files: would run_tile, given operands of these dtypes and dims, stay inside
   // them?
   virtual Status check_instruction(const InstructionCheck& check) const = 0;
+  // Adds to `out`, which arrives cleared, what an instruction that check_instruction accepts touches. The prover rests
+  // on it, for plans that come from files; share the code with Stage::tile(), so that the two cannot differ.
+  virtual void regions(const InstructionCheck& check, InstructionRegions& out) const = 0;
   // "m 0..16, n 128..256, k-split 2" for the disassembler; and "N=2624 K=6144 ..." for a spec.
   virtual std::string describe_payload(uint32_t opcode, std::span<const uint32_t> payload) const = 0;
   virtual std::string describe_spec(std::span<const uint32_t> spec) const = 0;

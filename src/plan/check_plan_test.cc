@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plan/plan_limits.h"
+#include "plan/plan_structure.h"
 #include "plan/plan_test_support.h"
 
 namespace megartp {
@@ -100,7 +101,6 @@ const std::vector<Fault>& faults() {
       {"ActivationOutside", [](KernelPlan& p) { activation(p, 0).arena_offset = kExternal; }, "must lie"},
       {"ArenaEnd", [](KernelPlan& p) { p.workspace_bytes = 256; }, "leaves the workspace"},
       {"ArenaAlignment", [](KernelPlan& p) { activation(p, 0).arena_offset = 128; }, "alignment"},
-      {"ArenaOverlap", [](KernelPlan& p) { activation(p, 1).arena_offset = 0; }, "overlap"},
       {"ArenaHuge", [](KernelPlan& p) { p.workspace_bytes = kMaxWorkspaceBytes + 1; }, "workspace of"},
   };
   return list;
@@ -108,6 +108,21 @@ const std::vector<Fault>& faults() {
 
 INSTANTIATE_TEST_SUITE_P(Faults, CheckPlan, ::testing::ValuesIn(faults()),
                          [](const auto& fault) { return std::string(fault.param.name); });
+
+TEST(CheckPlanLimits, LeavesSharedMemoryToTheProver) {
+  KernelPlan plan = good_plan();
+  activation(plan, 1).arena_offset = activation(plan, 0).arena_offset;
+  EXPECT_TRUE(check_plan(plan));
+}
+
+TEST(CheckPlanLimits, StructureLeavesSumsToTheProver) {
+  KernelPlan plan = good_plan();
+  waiter(plan).waits[0].threshold = 2;
+  EXPECT_FALSE(check_plan(plan));
+  EXPECT_TRUE(check_plan_structure(plan));
+  plan.instructions[0].opcode = 0x7fff;
+  EXPECT_FALSE(check_plan_structure(plan));
+}
 
 TEST(CheckPlanLimits, AcceptsAPlanThatCannotProgress) {
   // Two queues, each waiting for what the other would send later: structurally sound, ordering is proved elsewhere.

@@ -12,6 +12,7 @@
 #include "plan/kernel_plan.h"
 #include "plan/plan_header.h"
 #include "plan/plan_seal.h"
+#include "plan/plan_structure.h"
 
 namespace megartp {
 namespace {
@@ -123,7 +124,10 @@ std::string serialize_plan(const KernelPlan& plan) {
   return bytes;
 }
 
-Result<KernelPlan> parse_plan(std::string_view bytes) {
+namespace {
+
+// The plan as it stands in the file, its numbers unchecked.
+Result<KernelPlan> read_plan(std::string_view bytes) {
   static_assert(sizeof(PlanEvent) == 3 * sizeof(uint32_t));
   if (bytes.size() < kPreambleBytes || !bytes.starts_with(kMagic))
     return make_error(ErrorCode::kParse, "not a plan file: it does not begin with " + std::string(kMagic));
@@ -151,7 +155,20 @@ Result<KernelPlan> parse_plan(std::string_view bytes) {
     return make_error(ErrorCode::kParse, "plan file: malformed padding after the header");
   if (!read_sections(SectionReader(bytes.substr(sections_at)), header, plan))
     return make_error(ErrorCode::kParse, "plan file: the sections do not have the sizes that the header says");
+  return plan;
+}
+
+}  // namespace
+
+Result<KernelPlan> parse_plan(std::string_view bytes) {
+  KernelPlan plan = MEGARTP_TRY(read_plan(bytes));
   MEGARTP_TRY(check_plan(plan));
+  return plan;
+}
+
+Result<KernelPlan> parse_plan_structure(std::string_view bytes) {
+  KernelPlan plan = MEGARTP_TRY(read_plan(bytes));
+  MEGARTP_TRY(check_plan_structure(plan));
   return plan;
 }
 
@@ -165,12 +182,19 @@ Status save_plan(const KernelPlan& plan, const std::string& path) {
   return write_file_atomic(path, serialize_plan(plan));
 }
 
-Result<KernelPlan> load_plan(const std::string& path) {
+namespace {
+
+Result<KernelPlan> load(const std::string& path, Result<KernelPlan> (*parse)(std::string_view)) {
   constexpr uint64_t kMaxPlanFileBytes = uint64_t{1} << 34;
   const std::string bytes = MEGARTP_TRY(read_file(path, kMaxPlanFileBytes));
-  Result<KernelPlan> plan = parse_plan(bytes);
+  Result<KernelPlan> plan = parse(bytes);
   if (!plan) return tl::unexpected(std::move(plan).error().with("path", path));
   return plan;
 }
+
+}  // namespace
+
+Result<KernelPlan> load_plan(const std::string& path) { return load(path, parse_plan); }
+Result<KernelPlan> load_plan_structure(const std::string& path) { return load(path, parse_plan_structure); }
 
 }  // namespace megartp

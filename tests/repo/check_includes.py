@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Includes point one way.
 
-    base <- abi <- graph <- ops <- lowering <- plan, launch <- backends <- trace, verify, bench <- cli
+    base <- abi <- graph <- ops <- lowering <- plan, launch <- verify <- backends <- trace, bench <- cli
     partition stands on lowering, beside plan; only cli includes it.
     io stands on base; models may use graph, ops, lowering, plan, backends and io.
 
@@ -19,7 +19,7 @@ from repo_files import read_text, repo_files, report
 
 CHAIN = ["base", "abi", "graph", "ops", "lowering"]
 BELOW_BACKENDS = CHAIN + ["plan", "launch"]
-BELOW_TOOLS = BELOW_BACKENDS + ["backends"]
+BELOW_TOOLS = BELOW_BACKENDS + ["verify", "backends"]
 ALLOWED = {
     "base": [],
     "abi": ["base"],
@@ -29,13 +29,14 @@ ALLOWED = {
     "plan": CHAIN,
     "launch": CHAIN,
     "partition": CHAIN,
-    "backends": BELOW_BACKENDS,
+    # No backend runs a plan that is not proved: verify stands below them.
+    "verify": BELOW_BACKENDS,
+    "backends": BELOW_BACKENDS + ["verify"],
     "trace": BELOW_TOOLS,
-    "verify": BELOW_TOOLS,
     "io": ["base"],
     "models": BELOW_TOOLS + ["io"],
     "bench": BELOW_TOOLS + ["io", "models"],
-    "cli": BELOW_TOOLS + ["io", "models", "partition", "trace", "verify", "bench"],
+    "cli": BELOW_TOOLS + ["io", "models", "partition", "trace", "bench"],
     # Device code knows plain data only.
     "device": ["base", "abi"],
     "codegen": BELOW_BACKENDS,

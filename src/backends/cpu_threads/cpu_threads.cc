@@ -13,8 +13,10 @@
 #include "backends/bindings.h"
 #include "backends/cpu_threads/counters.h"
 #include "backends/cpu_threads/stall_report.h"
+#include "backends/cpu_threads/unproved.h"
 #include "backends/cpu_threads/worker_state.h"
 #include "ops/op_family.h"
+#include "verify/plan/plan_proof.h"
 
 namespace megartp {
 namespace {
@@ -316,16 +318,27 @@ class CpuThreads final : public Executable {
   std::vector<std::jthread> threads_;
 };
 
+Status check_threads(const KernelPlan& plan) {
+  constexpr uint32_t kMaxThreads = 1024;
+  if (plan.num_workers <= kMaxThreads) return {};
+  return make_error(ErrorCode::kUnsupported, "cpu-threads: the plan has " + std::to_string(plan.num_workers) +
+                                                 " workers, at most " + std::to_string(kMaxThreads) +
+                                                 " threads are started");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const KernelPlan> plan,
                                                         const CpuThreadsOptions& options) {
+  MEGARTP_TRY(check_threads(*plan));  // before the proof, whose memory grows with workers
+  MEGARTP_TRY(require_proved(*plan));
+  return prepare_unproved(std::move(plan), options);
+}
+
+Result<std::unique_ptr<Executable>> prepare_unproved(std::shared_ptr<const KernelPlan> plan,
+                                                     const CpuThreadsOptions& options) {
   MEGARTP_TRY(check_plan(*plan));
-  constexpr uint32_t kMaxThreads = 1024;
-  if (plan->num_workers > kMaxThreads)
-    return make_error(ErrorCode::kUnsupported, "cpu-threads: the plan has " + std::to_string(plan->num_workers) +
-                                                   " workers, at most " + std::to_string(kMaxThreads) +
-                                                   " threads are started");
+  MEGARTP_TRY(check_threads(*plan));
   AlignedBytes arena(plan->workspace_bytes);
   std::vector<BoundTensor> tensors;
   for (const PlanTensor& t : plan->tensors) {

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/backend.h"
+#include "backends/cpu_threads/unproved.h"
 #include "base/bfloat16.h"
 #include "lowering/lower.h"
 #include "plan/kernel_plan.h"
@@ -99,11 +100,40 @@ KernelPlan crossed_plan() {
   return plan;
 }
 
+// The watchdog stands behind the proof: it is shown what the proof would have refused.
+std::unique_ptr<Executable> prepare_stuck(const CpuThreadsOptions& options = {}) {
+  return std::move(prepare_unproved(std::make_shared<const KernelPlan>(crossed_plan()), options).value());
+}
+
+TEST(CpuThreads, RefusesAPlanThatCannotProgress) {
+  const auto e = prepare_cpu_threads(std::make_shared<const KernelPlan>(crossed_plan()));
+  ASSERT_FALSE(e);
+  EXPECT_EQ(e.error().code, ErrorCode::kDeadlock);
+  EXPECT_THAT(e.error().message, HasSubstr("queue_cycle"));
+  EXPECT_THAT(e.error().message, HasSubstr("worker 0 slot 0 (second tile 0)"));
+}
+
+TEST(CpuThreads, RefusesARace) {
+  KernelPlan plan = chain_plan(2, 2);
+  // Worker 0 runs first[0], second[1]: its wait for first[1], of worker 1, goes.
+  for (abi::Instruction& i : plan.instructions) {
+    if (abi::num_waits(i) == 0) continue;
+    std::swap(plan.instructions[1], plan.instructions[plan.queue_depth + 1]);
+    i.waits[0] = {};
+    i.counts = abi::make_counts(0, abi::num_signals(i), abi::num_payload(i));
+    break;
+  }
+  const auto e = prepare_cpu_threads(std::make_shared<const KernelPlan>(std::move(plan)));
+  ASSERT_FALSE(e);
+  EXPECT_EQ(e.error().code, ErrorCode::kMismatch);
+  EXPECT_THAT(e.error().message, HasSubstr("may read first.out"));
+}
+
 TEST(CpuThreads, ADeadlockIsNamed) {
   Buffers buffers(2 * 8);
   CpuThreadsOptions options;
   options.timeout = milliseconds(60000);
-  const auto e = prepare(crossed_plan(), options);
+  const auto e = prepare_stuck(options);
   buffers.bind(*e);
   const auto start = std::chrono::steady_clock::now();
   const auto result = e->run();
@@ -121,7 +151,7 @@ TEST(CpuThreads, ADeadlockIsNamed) {
 
 TEST(CpuThreads, AnExecutableSurvivesADeadlock) {
   Buffers buffers(2 * 8);
-  const auto e = prepare(crossed_plan());
+  const auto e = prepare_stuck();
   buffers.bind(*e);
   for (int i = 0; i < 3; ++i) {
     const auto result = e->run();

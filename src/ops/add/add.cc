@@ -13,22 +13,26 @@ namespace {
 constexpr std::array<std::string_view, 2> kInputs{"a", "b"};
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_add, "add"}}};
 
+void add_regions(std::span<const TensorId> ids, int64_t row, int64_t cols, std::vector<Access>& reads,
+                 std::vector<Access>& writes) {
+  const Box box = Box::of({{row, row + 1}, {0, cols}});
+  reads.push_back({ids[kAddA], box});
+  reads.push_back({ids[kAddB], box});
+  writes.push_back({ids[kAddOut], box});
+}
+
 class AddStage final : public Stage {
  public:
-  AddStage(TensorId a, TensorId b, TensorId out, int64_t cols) : a_(a), b_(b), out_(out), cols_(cols) {}
+  explicit AddStage(int64_t cols) : cols_(cols) {}
   void tile(uint32_t row, TileDesc& t) const override {
     t.set_payload({row});
     t.other_bytes = static_cast<uint64_t>(cols_) * 6;
     t.flops = static_cast<uint64_t>(cols_);
     if (!t.wants_regions) return;
-    const Box box = Box::of({{row, row + 1}, {0, cols_}});
-    t.reads.push_back({a_, box});
-    t.reads.push_back({b_, box});
-    t.writes.push_back({out_, box});
+    add_regions(slots, row, cols_, t.reads, t.writes);
   }
 
  private:
-  TensorId a_, b_, out_;
   int64_t cols_;
 };
 
@@ -50,7 +54,7 @@ class AddFamily final : public OpFamily {
   Result<std::vector<std::unique_ptr<Stage>>> lower(LowerContext& c) const override {
     const int64_t rows = c.input_dims(0)[0];
     const int64_t cols = c.input_dims(0)[1];
-    auto stage = std::make_unique<AddStage>(c.input(0), c.input(1), c.output(0), cols);
+    auto stage = std::make_unique<AddStage>(cols);
     stage->name = c.op().name;
     stage->opcode = kOpcode_add;
     stage->spec = encode_spec(AddSpec{static_cast<uint32_t>(cols)});
@@ -89,6 +93,10 @@ class AddFamily final : public OpFamily {
         return make_error(ErrorCode::kParse, "add: row " + std::to_string(c.instruction.payload[0]) +
                                                  " does not fit operand " + std::to_string(slot));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, c.instruction.payload[0], decode_spec<AddSpec>(c.spec).cols, out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override {

@@ -23,6 +23,16 @@ uint32_t word(int64_t value) { return static_cast<uint32_t>(value); }
 
 Fp8GemmPayload decode_fp8_gemm_payload(const uint32_t* w) { return {w[0], w[1], w[2], w[3], w[4], w[5]}; }
 
+void add_fp8_gemm_regions(const Fp8GemmTensors& tensors, const Fp8GemmSpec& spec, const Fp8GemmPayload& p,
+                          std::vector<Access>& reads, std::vector<Access>& writes) {
+  const Range k = split_range(spec.k, spec.splits, p.split);
+  const std::pair<int64_t, int64_t> m{p.m_begin, int64_t{p.m_begin} + p.m_count};
+  const std::pair<int64_t, int64_t> n{p.n_begin, int64_t{p.n_begin} + p.n_count};
+  reads.push_back({tensors.a, Box::of({m, {k.begin, k.end}})});
+  reads.push_back({tensors.a_scale, Box::of({m, {k.begin / kBlockK, ceil_div(k.end, kBlockK)}})});
+  writes.push_back({tensors.partial, Box::of({{p.split, int64_t{p.split} + 1}, m, n})});
+}
+
 Fp8GemmTiles::Fp8GemmTiles(const Tensors& tensors, const Fp8GemmSpec& spec, int64_t m, int64_t block_n)
     : tensors_(tensors), spec_(spec), m_(m), num_m_tiles_(word(ceil_div(m, block_m(m)))) {
   int64_t first = 0;
@@ -50,9 +60,7 @@ void Fp8GemmTiles::tile(uint32_t tile_idx, TileDesc& out) const {
   out.other_bytes = static_cast<uint64_t>(m.size() * (k.size() + 4 * kb.size() + 4 * n.size()));
   out.flops = static_cast<uint64_t>(m.size() * n.size() * k.size());
   if (!out.wants_regions) return;
-  out.reads.push_back({tensors_.a, Box::of({{m.begin, m.end}, {k.begin, k.end}})});
-  out.reads.push_back({tensors_.a_scale, Box::of({{m.begin, m.end}, {kb.begin, kb.end}})});
-  out.writes.push_back({tensors_.partial, Box::of({{at.split, at.split + 1}, {m.begin, m.end}, {n.begin, n.end}})});
+  add_fp8_gemm_regions(tensors_, spec_, decode_fp8_gemm_payload(out.payload.data()), out.reads, out.writes);
 }
 
 void run_fp8_gemm_tile(const Fp8GemmSpec& spec, const Fp8GemmPayload& p, const CpuTile& tile,

@@ -57,14 +57,21 @@ struct Fp8GemmSlots {
   uint32_t partial = 0;  // F32 [splits, M, N]
 };
 
+// What a tile touches besides its weights; for a Stage tensors, for OpFamily::regions operand slots.
+struct Fp8GemmTensors {
+  TensorId a = kInvalidId;
+  TensorId a_scale = kInvalidId;
+  TensorId partial = kInvalidId;
+};
+inline Fp8GemmTensors slot_ids(const Fp8GemmSlots& slots) { return {slots.a, slots.a_scale, slots.partial}; }
+// Activation rows and scales of the K slice; the partial box (publication 0).
+void add_fp8_gemm_regions(const Fp8GemmTensors& tensors, const Fp8GemmSpec& spec, const Fp8GemmPayload& payload,
+                          std::vector<Access>& reads, std::vector<Access>& writes);
+
 // Enumerates the tiles.
 class Fp8GemmTiles {
  public:
-  struct Tensors {
-    TensorId a = kInvalidId;
-    TensorId a_scale = kInvalidId;
-    TensorId partial = kInvalidId;
-  };
+  using Tensors = Fp8GemmTensors;
   // m rows; segments as in `spec`.
   Fp8GemmTiles(const Tensors& tensors, const Fp8GemmSpec& spec, int64_t m, int64_t block_n = kBlockN);
 

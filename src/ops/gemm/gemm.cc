@@ -22,6 +22,15 @@ constexpr size_t kSumsBytes = sizeof(float) * kMaxBlockM * kBlockN;
 
 GemmPayload decode_payload(const uint32_t* p) { return {p[0], p[1], p[2], p[3]}; }
 
+void add_regions(std::span<const TensorId> ids, int64_t k, const GemmPayload& p, std::vector<Access>& reads,
+                 std::vector<Access>& writes) {
+  const std::pair<int64_t, int64_t> m{p.m_begin, int64_t{p.m_begin} + p.m_count};
+  const std::pair<int64_t, int64_t> n{p.n_begin, int64_t{p.n_begin} + p.n_count};
+  reads.push_back({ids[kGemmX], Box::of({m, {0, k}})});
+  reads.push_back({ids[kGemmW], Box::of({n, {0, k}})});
+  writes.push_back({ids[kGemmOut], Box::of({m, n})});
+}
+
 class GemmStage final : public Stage {
  public:
   GemmStage(int64_t m, int64_t n, int64_t k) : m_(m), n_(n), k_(k) {
@@ -38,9 +47,7 @@ class GemmStage final : public Stage {
     t.other_bytes = static_cast<uint64_t>(m.size() * (k_ + n.size()) * 2);
     t.flops = static_cast<uint64_t>(m.size() * n.size() * k_);
     if (!t.wants_regions) return;
-    t.reads.push_back({slots[kGemmX], Box::of({{m.begin, m.end}, {0, k_}})});
-    t.reads.push_back({slots[kGemmW], Box::of({{n.begin, n.end}, {0, k_}})});
-    t.writes.push_back({slots[kGemmOut], Box::of({{m.begin, m.end}, {n.begin, n.end}})});
+    add_regions(slots, k_, decode_payload(t.payload.data()), t.reads, t.writes);
   }
 
  private:
@@ -130,6 +137,11 @@ class GemmFamily final : public OpFamily {
                         fmt::format("gemm: tile {} does not fit [{}, {}]",
                                     describe_payload(c.instruction.opcode, c.instruction.payload), rows, spec.n));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, decode_spec<GemmSpec>(c.spec).k, decode_payload(c.instruction.payload), out.reads,
+                out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> words) const override {

@@ -21,6 +21,15 @@ constexpr int64_t kMaxBlockM = 64;
 
 HeadGatePayload decode_payload(const uint32_t* p) { return {p[0], p[1], p[2], p[3]}; }
 
+void add_regions(std::span<const TensorId> ids, int64_t hidden, int64_t heads, const HeadGatePayload& p,
+                 std::vector<Access>& reads, std::vector<Access>& writes) {
+  const Range k = block_range(hidden, kBlockK, p.slice);
+  const std::pair<int64_t, int64_t> m{p.m_begin, int64_t{p.m_begin} + p.m_count};
+  reads.push_back({ids[kHeadGateY], Box::of({m, {k.begin, k.end}})});
+  reads.push_back({ids[kHeadGateW], Box::of({{0, heads}, {k.begin, k.end}})});
+  writes.push_back({ids[kHeadGatePartials], Box::of({{p.slice, int64_t{p.slice} + 1}, m, {0, heads}})});
+}
+
 class HeadGateStage final : public Stage {
  public:
   HeadGateStage(int64_t rows, int64_t hidden, int64_t heads) : rows_(rows), hidden_(hidden), heads_(heads) {
@@ -38,9 +47,7 @@ class HeadGateStage final : public Stage {
     t.other_bytes = static_cast<uint64_t>(m.size() * (k.size() * 2 + heads_ * 4));
     t.flops = static_cast<uint64_t>(m.size() * heads_ * k.size());
     if (!t.wants_regions) return;
-    t.reads.push_back({slots[kHeadGateY], Box::of({{m.begin, m.end}, {k.begin, k.end}})});
-    t.reads.push_back({slots[kHeadGateW], Box::of({{0, heads_}, {k.begin, k.end}})});
-    t.writes.push_back({slots[kHeadGatePartials], Box::of({{slice, slice + 1}, {m.begin, m.end}, {0, heads_}})});
+    add_regions(slots, hidden_, heads_, decode_payload(t.payload.data()), t.reads, t.writes);
   }
 
  private:
@@ -137,6 +144,11 @@ class HeadGateFamily final : public OpFamily {
                                                        describe_payload(c.instruction.opcode, c.instruction.payload),
                                                        slices, p.rows, spec.heads));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    const auto spec = decode_spec<HeadGateSpec>(c.spec);
+    add_regions(kSlotIds, spec.hidden, spec.heads, decode_payload(c.instruction.payload), out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> words) const override {

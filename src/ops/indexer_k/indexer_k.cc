@@ -36,6 +36,25 @@ constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_indexer_k_fused, "indexer
 constexpr double kDefaultEps = 1e-6;
 constexpr int64_t kDefaultSplitK = 8;
 
+void add_finalizer_reads(std::span<const TensorId> ids, const IndexerKSpec& spec, const Range& m,
+                         std::vector<Access>& reads) {
+  const int64_t dim = spec.gemm.segment_rows[0];
+  reads.push_back({ids[kIndexerKNormW], Box::of({{0, dim}})});
+  reads.push_back({ids[kIndexerKNormB], Box::of({{0, dim}})});
+  reads.push_back({ids[kIndexerKPositions], Box::of({{m.begin, m.end}})});
+  reads.push_back({ids[kIndexerKCosSin], Box::of({{0, spec.num_positions}, {0, spec.rope}})});
+  reads.push_back({ids[kIndexerKSlotMapping], Box::of({{m.begin, m.end}})});
+}
+void add_finalizer_writes(std::span<const TensorId> ids, const IndexerKSpec& spec, std::vector<Access>& writes) {
+  const int64_t page_bytes = index_page_bytes(spec.gemm.segment_rows[0]);
+  writes.push_back({ids[kIndexerKCache], Box::of({{0, spec.num_pages}, {0, page_bytes}}), 0, true});
+}
+void add_partial_reads(std::span<const TensorId> ids, const IndexerKSpec& spec, const Range& m,
+                       std::vector<Access>& reads) {
+  reads.push_back(
+      {ids[kIndexerKPartial], Box::of({{0, spec.gemm.splits}, {m.begin, m.end}, {0, spec.gemm.segment_rows[0]}})});
+}
+
 // Everything that the stages of one op know.
 struct Layout {
   std::string name;
@@ -47,16 +66,8 @@ struct Layout {
   int64_t num_m_tiles() const { return ceil_div(rows, block_m(rows)); }
   Range m_range(int64_t m_tile) const { return block_range(rows, block_m(rows), m_tile); }
 
-  void finalizer_reads(const Range& m, std::vector<Access>& reads) const {
-    reads.push_back({ids[kIndexerKNormW], Box::of({{0, dim()}})});
-    reads.push_back({ids[kIndexerKNormB], Box::of({{0, dim()}})});
-    reads.push_back({ids[kIndexerKPositions], Box::of({{m.begin, m.end}})});
-    reads.push_back({ids[kIndexerKCosSin], Box::of({{0, spec.num_positions}, {0, spec.rope}})});
-    reads.push_back({ids[kIndexerKSlotMapping], Box::of({{m.begin, m.end}})});
-  }
-  void finalizer_writes(std::vector<Access>& writes) const {
-    writes.push_back({ids[kIndexerKCache], Box::of({{0, spec.num_pages}, {0, index_page_bytes(dim())}}), 0, true});
-  }
+  void finalizer_reads(const Range& m, std::vector<Access>& reads) const { add_finalizer_reads(ids, spec, m, reads); }
+  void finalizer_writes(std::vector<Access>& writes) const { add_finalizer_writes(ids, spec, writes); }
 };
 
 class GemmStage final : public Stage {
@@ -112,7 +123,7 @@ class FinalizeStage final : public Stage {
     t.other_bytes = static_cast<uint64_t>(m.size() * (layout_.dim() * (4 * splits + 1) + 4 * layout_.spec.rope + 12));
     t.flops = static_cast<uint64_t>(m.size() * layout_.dim() * (splits + 8));
     if (!t.wants_regions) return;
-    t.reads.push_back({layout_.ids[kIndexerKPartial], Box::of({{0, splits}, {m.begin, m.end}, {0, layout_.dim()}})});
+    add_partial_reads(layout_.ids, layout_.spec, m, t.reads);
     layout_.finalizer_reads(m, t.reads);
     layout_.finalizer_writes(t.writes);
   }
@@ -226,6 +237,25 @@ class IndexerKFamily final : public OpFamily {
     if (opcode == kOpcode_indexer_k_gemm) return {};
     if (c.instruction.join_counter == abi::kNoJoin) return fail("a fused tile has no join counter");
     return check_finalizer(c, s, {words[0], words[1], words[5]});
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    const auto s = decode_spec<IndexerKSpec>(c.spec);
+    const uint32_t* words = c.instruction.payload;
+    const Range m{words[0], int64_t{words[0]} + words[1]};  // the same words in every payload
+    if (c.instruction.opcode == kOpcode_indexer_k_finalize) {
+      add_partial_reads(kSlotIds, s, m, out.reads);
+      add_finalizer_reads(kSlotIds, s, m, out.reads);
+      add_finalizer_writes(kSlotIds, s, out.writes);
+      return;
+    }
+    add_fp8_gemm_regions(slot_ids(indexer_k_gemm_slots()), s.gemm, decode_fp8_gemm_payload(words), out.reads,
+                         out.writes);
+    if (c.instruction.opcode != kOpcode_indexer_k_fused) return;
+    add_finalizer_reads(kSlotIds, s, m, out.reads);  // any tile may be the last arriver
+    add_partial_reads(kSlotIds, s, m, out.final_reads);
+    add_finalizer_reads(kSlotIds, s, m, out.final_reads);
+    add_finalizer_writes(kSlotIds, s, out.final_writes);
   }
 
   std::string describe_payload(uint32_t opcode, std::span<const uint32_t> words) const override {

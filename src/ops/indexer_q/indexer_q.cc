@@ -35,6 +35,25 @@ constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_indexer_q_fused, "indexer
 constexpr int64_t kDefaultSplitK = 4;
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
 
+void add_finalizer_reads(std::span<const TensorId> ids, const IndexerQSpec& spec, const Range& m, int64_t head,
+                         std::vector<Access>& reads) {
+  reads.push_back({ids[kIndexerQGatePartials], Box::of({{0, spec.gate_splits}, {m.begin, m.end}, {head, head + 1}})});
+  reads.push_back({ids[kIndexerQPositions], Box::of({{m.begin, m.end}})});
+  reads.push_back({ids[kIndexerQCosSin], Box::of({{0, spec.num_positions}, {0, spec.rope}})});
+}
+void add_finalizer_writes(std::span<const TensorId> ids, const IndexerQSpec& spec, const Range& m, int64_t head,
+                          std::vector<Access>& writes) {
+  writes.push_back({ids[kIndexerQQ], Box::of({{m.begin, m.end}, {head, head + 1}, {0, spec.head_dim}})});
+  for (const IndexerQSlot slot : {kIndexerQScale, kIndexerQWeights, kIndexerQGate})
+    writes.push_back({ids[slot], Box::of({{m.begin, m.end}, {head, head + 1}})});
+}
+void add_partial_reads(std::span<const TensorId> ids, const IndexerQSpec& spec, const Range& m, int64_t head,
+                       std::vector<Access>& reads) {
+  reads.push_back(
+      {ids[kIndexerQPartial],
+       Box::of({{0, spec.gemm.splits}, {m.begin, m.end}, {head * spec.head_dim, (head + 1) * spec.head_dim}})});
+}
+
 // Everything that the stages of one op know.
 struct Layout {
   std::string name;
@@ -50,18 +69,10 @@ struct Layout {
   Range rows_of(uint32_t final_idx) const { return m_range(final_idx / spec.heads); }
 
   void finalizer_reads(uint32_t final_idx, std::vector<Access>& reads) const {
-    const Range m = rows_of(final_idx);
-    const int64_t head = head_of(final_idx);
-    reads.push_back({ids[kIndexerQGatePartials], Box::of({{0, spec.gate_splits}, {m.begin, m.end}, {head, head + 1}})});
-    reads.push_back({ids[kIndexerQPositions], Box::of({{m.begin, m.end}})});
-    reads.push_back({ids[kIndexerQCosSin], Box::of({{0, spec.num_positions}, {0, spec.rope}})});
+    add_finalizer_reads(ids, spec, rows_of(final_idx), head_of(final_idx), reads);
   }
   void finalizer_writes(uint32_t final_idx, std::vector<Access>& writes) const {
-    const Range m = rows_of(final_idx);
-    const int64_t head = head_of(final_idx);
-    writes.push_back({ids[kIndexerQQ], Box::of({{m.begin, m.end}, {head, head + 1}, {0, spec.head_dim}})});
-    for (const IndexerQSlot slot : {kIndexerQScale, kIndexerQWeights, kIndexerQGate})
-      writes.push_back({ids[slot], Box::of({{m.begin, m.end}, {head, head + 1}})});
+    add_finalizer_writes(ids, spec, rows_of(final_idx), head_of(final_idx), writes);
   }
 };
 
@@ -124,8 +135,7 @@ class FinalizeStage final : public Stage {
     t.other_bytes = rows * (dim * (4 * s.gemm.splits + 1) + 4 * (uint64_t{s.rope} + s.gate_splits + 4));
     t.flops = rows * (dim * (s.gemm.splits + 4) + s.gate_splits);
     if (!t.wants_regions) return;
-    t.reads.push_back({layout_.ids[kIndexerQPartial],
-                       Box::of({{0, s.gemm.splits}, {m.begin, m.end}, {head * s.head_dim, (head + 1) * s.head_dim}})});
+    add_partial_reads(layout_.ids, s, m, head, t.reads);
     layout_.finalizer_reads(tile_idx, t.reads);
     layout_.finalizer_writes(tile_idx, t.writes);
   }
@@ -258,6 +268,26 @@ class IndexerQFamily final : public OpFamily {
     if (p.n_begin % s.head_dim != 0 || p.n_count != s.head_dim)
       return fail(fmt::format("columns {}+{} are not one head of {}", p.n_begin, p.n_count, s.head_dim));
     return check_finalizer(c, s, {p.m_begin, p.m_count, p.n_begin / s.head_dim, p.m_total});
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    const auto s = decode_spec<IndexerQSpec>(c.spec);
+    const uint32_t* words = c.instruction.payload;
+    const Range m{words[0], int64_t{words[0]} + words[1]};  // the same words in every payload
+    if (c.instruction.opcode == kOpcode_indexer_q_finalize) {
+      add_partial_reads(kSlotIds, s, m, words[2], out.reads);
+      add_finalizer_reads(kSlotIds, s, m, words[2], out.reads);
+      add_finalizer_writes(kSlotIds, s, m, words[2], out.writes);
+      return;
+    }
+    const Fp8GemmPayload p = decode_fp8_gemm_payload(words);
+    add_fp8_gemm_regions(slot_ids(indexer_q_gemm_slots()), s.gemm, p, out.reads, out.writes);
+    if (c.instruction.opcode != kOpcode_indexer_q_fused) return;
+    const int64_t head = p.n_begin / s.head_dim;
+    add_finalizer_reads(kSlotIds, s, m, head, out.reads);  // any tile may be the last arriver
+    add_partial_reads(kSlotIds, s, m, head, out.final_reads);
+    add_finalizer_reads(kSlotIds, s, m, head, out.final_reads);
+    add_finalizer_writes(kSlotIds, s, m, head, out.final_writes);
   }
 
   std::string describe_payload(uint32_t opcode, std::span<const uint32_t> words) const override {

@@ -30,6 +30,23 @@ struct RowBlock {
   int32_t kv_len;
 };
 
+using Extent = std::pair<int64_t, int64_t>;
+void add_regions(std::span<const TensorId> ids, const IndexerScoreSpec& s, Extent rows, Extent requests, Extent columns,
+                 bool scatter, std::vector<Access>& reads, std::vector<Access>& writes) {
+  reads.push_back({ids[kIndexerScoreQ], Box::of({rows, {0, s.heads}, {0, s.head_dim}})});
+  reads.push_back({ids[kIndexerScoreWeights], Box::of({rows, {0, s.heads}})});
+  reads.push_back({ids[kIndexerScoreCache], Box::of({{0, s.num_pages}, {0, index_page_bytes(s.head_dim)}})});
+  reads.push_back({ids[kIndexerScoreContextLens], Box::of({rows})});
+  reads.push_back({ids[kIndexerScoreBlockTable], Box::of({requests, {0, s.table_width}})});
+  writes.push_back({ids[kIndexerScoreLogits], Box::of({rows, columns}), 0, scatter});
+}
+// What the payload says; a stage for any shape claims more.
+void add_tile_regions(std::span<const TensorId> ids, const IndexerScoreSpec& s, const IndexerScorePayload& p,
+                      std::vector<Access>& reads, std::vector<Access>& writes) {
+  add_regions(ids, s, {p.row_begin, int64_t{p.row_begin} + p.row_count}, {p.request, int64_t{p.request} + 1},
+              {p.kv_begin, p.fill != 0 ? s.columns : p.kv_end}, false, reads, writes);
+}
+
 class IndexerScoreStage final : public Stage {
  public:
   IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s)
@@ -58,7 +75,6 @@ class IndexerScoreStage final : public Stage {
     const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), tile_idx,
                                         [](uint32_t tile, const RowBlock& b) { return tile < b.first_tile; });
     const RowBlock& b = *(after - 1);
-    const int64_t row_end = int64_t{b.row_begin} + b.row_count;
     const int64_t kv_begin = int64_t{tile_idx - b.first_tile} * kTaskTokens;
     const int64_t kv_end = std::min<int64_t>(b.kv_len, kv_begin + kTaskTokens);
     const bool is_last = kv_end == b.kv_len;
@@ -73,23 +89,12 @@ class IndexerScoreStage final : public Stage {
     if (!t.wants_regions) return;
     // For any shape, tile i may be of any rows, request and keys: all tiles touch the same, everything.
     if (any_shape_)
-      add_regions({0, rows_}, {0, table_rows_}, {0, spec_.columns}, t);
+      add_regions(slots, spec_, {0, rows_}, {0, table_rows_}, {0, spec_.columns}, true, t.reads, t.writes);
     else
-      add_regions({b.row_begin, row_end}, {b.request, b.request + 1}, {kv_begin, write_end}, t);
+      add_tile_regions(slots, spec_, decode_spec<IndexerScorePayload>(t.payload), t.reads, t.writes);
   }
 
  private:
-  using Extent = std::pair<int64_t, int64_t>;
-  void add_regions(Extent rows, Extent requests, Extent columns, TileDesc& t) const {
-    const int64_t page_bytes = index_page_bytes(spec_.head_dim);
-    t.reads.push_back({slots[kIndexerScoreQ], Box::of({rows, {0, spec_.heads}, {0, spec_.head_dim}})});
-    t.reads.push_back({slots[kIndexerScoreWeights], Box::of({rows, {0, spec_.heads}})});
-    t.reads.push_back({slots[kIndexerScoreCache], Box::of({{0, spec_.num_pages}, {0, page_bytes}})});
-    t.reads.push_back({slots[kIndexerScoreContextLens], Box::of({rows})});
-    t.reads.push_back({slots[kIndexerScoreBlockTable], Box::of({requests, {0, spec_.table_width}})});
-    t.writes.push_back({slots[kIndexerScoreLogits], Box::of({rows, columns}), 0, any_shape_});
-  }
-
   IndexerScoreSpec spec_;
   bool any_shape_;
   int64_t rows_, table_rows_;
@@ -188,6 +193,11 @@ class IndexerScoreFamily final : public OpFamily {
     if (!rows_fit || !keys_fit || p.request >= c.operands[kIndexerScoreBlockTable].dims[0])
       return fail("a tile is outside its operands: " + describe_payload(0, c.instruction.payload));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_tile_regions(kSlotIds, decode_spec<IndexerScoreSpec>(c.spec),
+                     decode_spec<IndexerScorePayload>(c.instruction.payload), out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> words) const override {

@@ -52,6 +52,20 @@ void add_head_boxes(TensorId tensor, uint8_t publication, Range m, Range n, int6
   }
 }
 
+void add_regions(std::span<const TensorId> ids, const MainQSpec& s, const MainQPayload& p, std::vector<Access>& reads,
+                 std::vector<Access>& writes) {
+  const Range m{p.m_begin, int64_t{p.m_begin} + p.m_count};
+  const Range n{p.n_begin, int64_t{p.n_begin} + p.n_count};
+  const int64_t head_cols = int64_t{s.nope} + s.rope;
+  reads.push_back({ids[kMainQX], Box::of({{m.begin, m.end}, {0, s.k}})});
+  reads.push_back({ids[kMainQXScale], Box::of({{m.begin, m.end}, {0, ceil_div<int64_t>(s.k, kBlockK)}})});
+  reads.push_back({ids[kMainQPositions], Box::of({{m.begin, m.end}})});
+  add_head_boxes(ids[kMainQNope], 0, m, n, head_cols, {0, s.nope}, 0, writes);
+  add_head_boxes(ids[kMainQOut], 1, m, n, head_cols, {s.nope, head_cols}, s.kv_lora, writes);
+}
+
+MainQPayload decode_payload(const uint32_t* p) { return {p[0], p[1], p[2], p[3]}; }
+
 class MainQStage final : public Stage {
  public:
   MainQStage(const MainQSpec& s, int64_t m, std::vector<TensorId> ids) : s_(s), m_(m) {
@@ -71,16 +85,11 @@ class MainQStage final : public Stage {
     out.other_bytes = static_cast<uint64_t>(m.size() * (s_.k + 4 * k_blocks + 2 * n.size()));
     out.flops = static_cast<uint64_t>(m.size() * n.size() * s_.k);
     if (!out.wants_regions) return;
-    out.reads.push_back({slots[kMainQX], Box::of({{m.begin, m.end}, {0, s_.k}})});
-    out.reads.push_back({slots[kMainQXScale], Box::of({{m.begin, m.end}, {0, k_blocks}})});
-    out.reads.push_back({slots[kMainQPositions], Box::of({{m.begin, m.end}})});
-    add_head_boxes(slots[kMainQNope], 0, m, n, head_cols(), {0, s_.nope}, 0, out.writes);
-    add_head_boxes(slots[kMainQOut], 1, m, n, head_cols(), {s_.nope, head_cols()}, s_.kv_lora, out.writes);
+    add_regions(slots, s_, decode_payload(out.payload.data()), out.reads, out.writes);
   }
 
  private:
-  int64_t head_cols() const { return int64_t{s_.nope} + s_.rope; }
-  int64_t n_total() const { return s_.heads * head_cols(); }
+  int64_t n_total() const { return s_.heads * (int64_t{s_.nope} + s_.rope); }
 
   MainQSpec s_;
   int64_t m_;
@@ -138,6 +147,10 @@ class MainQFamily final : public OpFamily {
   void run_tile(const CpuTile& t) const override { run_main_q_tile(t); }
   Status check_instruction(const InstructionCheck& c) const override { return check_main_q(c); }
 
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, decode_spec<MainQSpec>(c.spec), decode_payload(c.instruction.payload), out.reads, out.writes);
+  }
+
   std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override {
     if (p.size() < kMainQPayloadWords) return "?";
     return fmt::format("m {}..{}, n {}..{}", p[0], p[0] + p[1], p[2], p[2] + p[3]);
@@ -160,8 +173,7 @@ Status check_main_q(const InstructionCheck& c) {
   for (const uint32_t v : {s.heads, s.nope, s.rope, s.kv_lora})
     if (v == 0 || v > kMaxAttr) return refuse("the spec makes no sense");
   if (s.k == 0 || s.k > INT32_MAX || s.nope % 2 != 0 || s.rope % 2 != 0) return refuse("the spec makes no sense");
-  const MainQPayload p{c.instruction.payload[0], c.instruction.payload[1], c.instruction.payload[2],
-                       c.instruction.payload[3]};
+  const MainQPayload p = decode_payload(c.instruction.payload);
   const int64_t n = int64_t{s.heads} * (int64_t{s.nope} + s.rope);
   if (p.n_count == 0 || p.n_count > kBlockN || p.n_begin % 2 != 0 || p.n_count % 2 != 0 ||
       int64_t{p.n_begin} + p.n_count > n)

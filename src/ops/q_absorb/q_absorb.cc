@@ -18,6 +18,19 @@ constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_q_absorb, "q_absorb"}}};
 constexpr int64_t kMaxExtent = int64_t{1} << 24;  // of any spec word: products of two stay far from overflow
 static_assert(block_m(int64_t{1} << 30) <= kAbsorbMaxRows && kBlockN == kAbsorbMaxColumns);
 
+void add_regions(std::span<const TensorId> ids, const QAbsorbSpec& s, const QAbsorbPayload& p,
+                 std::vector<Access>& reads, std::vector<Access>& writes) {
+  const std::pair<int64_t, int64_t> m{p.row_begin, int64_t{p.row_begin} + p.row_count};
+  const std::pair<int64_t, int64_t> n{p.n_begin, int64_t{p.n_begin} + p.n_count};
+  const int64_t head = p.head;
+  const int64_t w_row = head * (int64_t{s.nope} + s.v);
+  reads.push_back({ids[kQAbsorbQNope], Box::of({m, {head, head + 1}, {0, s.nope}})});
+  reads.push_back({ids[kQAbsorbKvB], Box::of({{w_row, w_row + s.nope}, n})});
+  reads.push_back({ids[kQAbsorbKvBScale],
+                   Box::of({{w_row / 128, (w_row + s.nope - 1) / 128 + 1}, {n.first / 128, n.first / 128 + 1}})});
+  writes.push_back({ids[kQAbsorbQOut], Box::of({m, {head, head + 1}, n})});
+}
+
 class QAbsorbStage final : public Stage {
  public:
   QAbsorbStage(const LowerContext& c, const QAbsorbSpec& s, int64_t rows)
@@ -40,12 +53,7 @@ class QAbsorbStage final : public Stage {
     t.other_bytes = static_cast<uint64_t>(2 * m.size() * (spec_.nope + n.size()));
     t.flops = static_cast<uint64_t>(m.size() * n.size()) * spec_.nope;
     if (!t.wants_regions) return;
-    const int64_t w_row = head * (int64_t{spec_.nope} + spec_.v);
-    t.reads.push_back({slots[kQAbsorbQNope], Box::of({{m.begin, m.end}, {head, head + 1}, {0, spec_.nope}})});
-    t.reads.push_back({slots[kQAbsorbKvB], Box::of({{w_row, w_row + spec_.nope}, {n.begin, n.end}})});
-    t.reads.push_back({slots[kQAbsorbKvBScale], Box::of({{w_row / 128, (w_row + spec_.nope - 1) / 128 + 1},
-                                                         {n.begin / 128, n.begin / 128 + 1}})});
-    t.writes.push_back({slots[kQAbsorbQOut], Box::of({{m.begin, m.end}, {head, head + 1}, {n.begin, n.end}})});
+    add_regions(slots, spec_, decode_spec<QAbsorbPayload>(t.payload), t.reads, t.writes);
   }
 
  private:
@@ -126,6 +134,11 @@ class QAbsorbFamily final : public OpFamily {
         p.n_count > kAbsorbMaxColumns || p.n_begin % kAbsorbMaxColumns != 0 || int64_t{p.n_begin} + p.n_count > kv_lora)
       return fail("a tile is outside its operands: " + describe_payload(0, c.instruction.payload));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, decode_spec<QAbsorbSpec>(c.spec), decode_spec<QAbsorbPayload>(c.instruction.payload),
+                out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> words) const override {

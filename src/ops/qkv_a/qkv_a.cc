@@ -49,6 +49,27 @@ Status check_attrs(const InferContext& c) {
   return {};
 }
 
+// Boxes that finalizing rows writes. Publication 0 is what the next projections need. `cache_dims`: the cache is hit
+// where the slot mapping says.
+void add_finalizer_writes(std::span<const TensorId> ids, const QkvASpec& spec, std::span<const int64_t> cache_dims,
+                          const Range& m, std::vector<Access>& writes) {
+  const std::pair<int64_t, int64_t> rows{m.begin, m.end};
+  const int64_t n_q = q_lora(spec);
+  writes.push_back({ids[kQkvAQ], Box::of({rows, {0, n_q}}), 0});
+  writes.push_back({ids[kQkvAQScale], Box::of({rows, {0, ceil_div(n_q, kQuantGroup)}}), 0});
+  writes.push_back({ids[kQkvAKv], Box::of({rows, {0, int64_t{spec.kv_lora} + spec.rope}}), 1});
+  writes.push_back({ids[kQkvACache], Box::of({{0, cache_dims[0]}, {0, cache_dims[1]}}), 1, true});
+}
+// The runtime arguments that finalizing rows looks at.
+void add_finalizer_reads(std::span<const TensorId> ids, const Range& m, std::vector<Access>& reads) {
+  reads.push_back({ids[kQkvAPositions], Box::of({{m.begin, m.end}})});
+  reads.push_back({ids[kQkvASlotMapping], Box::of({{m.begin, m.end}})});
+}
+void add_partial_reads(std::span<const TensorId> ids, const QkvASpec& spec, const Range& m,
+                       std::vector<Access>& reads) {
+  reads.push_back({ids[kQkvAPartial], Box::of({{0, spec.gemm.splits}, {m.begin, m.end}, {0, total_n(spec.gemm)}})});
+}
+
 // What both stages and the fused one know.
 struct Layout {
   QkvASpec spec;
@@ -60,19 +81,10 @@ struct Layout {
   int64_t n_kv() const { return int64_t{spec.kv_lora} + spec.rope; }
   int64_t n_total() const { return total_n(spec.gemm); }
 
-  // Boxes that finalizing `row` writes. Publication 0 is what the next projections need.
   void add_row_writes(int64_t row, std::vector<Access>& writes) const {
-    const auto rows = std::pair{row, row + 1};
-    writes.push_back({ids[kQkvAQ], Box::of({rows, {0, n_q()}}), 0});
-    writes.push_back({ids[kQkvAQScale], Box::of({rows, {0, ceil_div(n_q(), kQuantGroup)}}), 0});
-    writes.push_back({ids[kQkvAKv], Box::of({rows, {0, n_kv()}}), 1});
-    writes.push_back({ids[kQkvACache], Box::of({{0, cache_dims[0]}, {0, cache_dims[1]}}), 1, true});
+    add_finalizer_writes(ids, spec, cache_dims, {row, row + 1}, writes);
   }
-  // The runtime arguments that finalizing `row` looks at.
-  void add_row_reads(int64_t row, std::vector<Access>& reads) const {
-    reads.push_back({ids[kQkvAPositions], Box::of({{row, row + 1}})});
-    reads.push_back({ids[kQkvASlotMapping], Box::of({{row, row + 1}})});
-  }
+  void add_row_reads(int64_t row, std::vector<Access>& reads) const { add_finalizer_reads(ids, {row, row + 1}, reads); }
 };
 
 Layout make_layout(LowerContext& c) {
@@ -151,7 +163,7 @@ class FinalizeStage final : public Stage {
     out.weight_bytes = static_cast<uint64_t>(2 * (layout_.n_q() + layout_.spec.kv_lora));
     out.flops = static_cast<uint64_t>(n * (splits + 4));
     if (!out.wants_regions) return;
-    out.reads.push_back({layout_.ids[kQkvAPartial], Box::of({{0, splits}, {row, row + 1}, {0, n}})});
+    add_partial_reads(layout_.ids, layout_.spec, {row, int64_t{row} + 1}, out.reads);
     layout_.add_row_reads(row, out.reads);
     layout_.add_row_writes(row, out.writes);
   }
@@ -221,6 +233,22 @@ class QkvAFamily final : public OpFamily {
   void run_tile(const CpuTile& t) const override { run_qkv_a_tile(t); }
   Status check_instruction(const InstructionCheck& c) const override { return check_qkv_a(c); }
 
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    const auto s = decode_spec<QkvASpec>(c.spec);
+    const uint32_t* words = c.instruction.payload;
+    const auto finalize = [&](const Range& m, std::vector<Access>& reads, std::vector<Access>& writes) {
+      add_partial_reads(kSlotIds, s, m, reads);
+      add_finalizer_reads(kSlotIds, m, reads);
+      add_finalizer_writes(kSlotIds, s, c.operands[kQkvACache].dims, m, writes);
+    };
+    if (c.instruction.opcode == kOpcode_qkv_a_finalize)
+      return finalize({words[0], int64_t{words[0]} + 1}, out.reads, out.writes);
+    const Fp8GemmPayload p = decode_fp8_gemm_payload(words);
+    add_fp8_gemm_regions(slot_ids(kQkvAGemmSlots), s.gemm, p, out.reads, out.writes);
+    if (c.instruction.opcode == kOpcode_qkv_a_fused)
+      finalize({p.m_begin, int64_t{p.m_begin} + p.m_count}, out.final_reads, out.final_writes);
+  }
+
   std::string describe_payload(uint32_t opcode, std::span<const uint32_t> p) const override {
     if (opcode != kOpcode_qkv_a_finalize) return describe_fp8_gemm_payload(p);
     return p.empty() ? "?" : fmt::format("row {}", p[0]);
@@ -279,6 +307,7 @@ Status check_qkv_a(const InstructionCheck& c) {
   if (words != kFp8GemmPayloadWords) return refuse("wrong number of payload words");
   MEGARTP_TRY(check_fp8_gemm("qkv_a", spec.gemm, c, kQkvAGemmSlots));
   if (c.instruction.opcode == kOpcode_qkv_a_gemm) return {};
+  if (c.instruction.join_counter == abi::kNoJoin) return refuse("a fused tile has no join counter");
   return check_finalizer_operands(spec, decode_fp8_gemm_payload(c.instruction.payload).m_total, c);
 }
 

@@ -18,6 +18,14 @@ constexpr double kDefaultEps = 1e-5;
 constexpr std::array<std::string_view, 2> kInputs{"x", "w"};
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_rmsnorm, "rmsnorm"}}};
 
+void add_regions(std::span<const TensorId> ids, int64_t row, int64_t cols, std::vector<Access>& reads,
+                 std::vector<Access>& writes) {
+  const Box box = Box::of({{row, row + 1}, {0, cols}});
+  reads.push_back({ids[kRmsnormX], box});
+  reads.push_back({ids[kRmsnormW], Box::of({{0, cols}})});
+  writes.push_back({ids[kRmsnormOut], box});
+}
+
 class RmsnormStage final : public Stage {
  public:
   explicit RmsnormStage(int64_t cols) : cols_(cols) {}
@@ -28,10 +36,7 @@ class RmsnormStage final : public Stage {
     t.other_bytes = cols * 4;
     t.flops = cols * 3;
     if (!t.wants_regions) return;
-    const Box box = Box::of({{row, int64_t{row} + 1}, {0, cols_}});
-    t.reads.push_back({slots[kRmsnormX], box});
-    t.reads.push_back({slots[kRmsnormW], Box::of({{0, cols_}})});
-    t.writes.push_back({slots[kRmsnormOut], box});
+    add_regions(slots, row, cols_, t.reads, t.writes);
   }
 
  private:
@@ -112,6 +117,10 @@ class RmsnormFamily final : public OpFamily {
       if (!c.operand_is(slot, DType::kBF16, {-1, cols}) || row >= c.operands[slot].dims[0])
         return make_error(ErrorCode::kParse, fmt::format("rmsnorm: row {} does not fit operand {}", row, slot));
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, c.instruction.payload[0], decode_spec<RmsnormSpec>(c.spec).cols, out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override {

@@ -22,6 +22,19 @@ constexpr double kDefaultEps = 1e-5;
 constexpr std::array<std::string_view, 3> kInputs{"x", "residual", "w"};
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_add_rmsnorm_quant, "add_rmsnorm_quant"}}};
 
+void add_regions(std::span<const TensorId> ids, int64_t row, int64_t cols, std::vector<Access>& reads,
+                 std::vector<Access>& writes) {
+  const std::pair<int64_t, int64_t> rows{row, row + 1};
+  const Box box = Box::of({rows, {0, cols}});
+  reads.push_back({ids[kRmsnormQuantX], box});
+  reads.push_back({ids[kRmsnormQuantResidualIn], box});
+  reads.push_back({ids[kRmsnormQuantW], Box::of({{0, cols}})});
+  writes.push_back({ids[kRmsnormQuantQ], box, kRmsnormQuantPublishQ});
+  writes.push_back({ids[kRmsnormQuantScale], Box::of({rows, {0, ceil_div(cols, kQuantGroup)}}), kRmsnormQuantPublishQ});
+  writes.push_back({ids[kRmsnormQuantResidual], box, kRmsnormQuantPublishQ});
+  writes.push_back({ids[kRmsnormQuantY], box, kRmsnormQuantPublishY});
+}
+
 class RmsnormQuantStage final : public Stage {
  public:
   explicit RmsnormQuantStage(int64_t cols) : cols_(cols) {}
@@ -33,15 +46,7 @@ class RmsnormQuantStage final : public Stage {
     t.other_bytes = cols * 9 + static_cast<uint64_t>(groups) * 4;
     t.flops = cols * 6;
     if (!t.wants_regions) return;
-    const std::pair<int64_t, int64_t> rows{row, int64_t{row} + 1};
-    const Box box = Box::of({rows, {0, cols_}});
-    t.reads.push_back({slots[kRmsnormQuantX], box});
-    t.reads.push_back({slots[kRmsnormQuantResidualIn], box});
-    t.reads.push_back({slots[kRmsnormQuantW], Box::of({{0, cols_}})});
-    t.writes.push_back({slots[kRmsnormQuantQ], box, kRmsnormQuantPublishQ});
-    t.writes.push_back({slots[kRmsnormQuantScale], Box::of({rows, {0, groups}}), kRmsnormQuantPublishQ});
-    t.writes.push_back({slots[kRmsnormQuantResidual], box, kRmsnormQuantPublishQ});
-    t.writes.push_back({slots[kRmsnormQuantY], box, kRmsnormQuantPublishY});
+    add_regions(slots, row, cols_, t.reads, t.writes);
   }
 
  private:
@@ -142,6 +147,10 @@ class RmsnormQuantFamily final : public OpFamily {
                           fmt::format("add_rmsnorm_quant: row {} does not fit operand {}", row, slot));
     }
     return {};
+  }
+
+  void regions(const InstructionCheck& c, InstructionRegions& out) const override {
+    add_regions(kSlotIds, c.instruction.payload[0], decode_spec<RmsnormQuantSpec>(c.spec).cols, out.reads, out.writes);
   }
 
   std::string describe_payload(uint32_t, std::span<const uint32_t> p) const override {
