@@ -1,0 +1,413 @@
+// The effect of one instruction on the values of the trace. What is not modelled gives values from an unknown source.
+#include <algorithm>
+#include <optional>
+
+#include "verify/sass/sass_values.h"
+
+namespace megartp::sass {
+namespace {
+
+// Bits 0-8 of the opcode name the operation, bits 9-11 where the operands come from.
+enum Operation : uint16_t {
+  kMov = 0x002,
+  kP2r = 0x003,
+  kR2p = 0x004,
+  kSel = 0x007,
+  kFset = 0x00a,
+  kFsetp = 0x00b,
+  kIsetp = 0x00c,
+  kIadd3 = 0x010,
+  kLea = 0x011,
+  kLop3 = 0x012,
+  kIabs = 0x013,
+  kPrmt = 0x016,
+  kImnmx = 0x017,
+  kShf = 0x019,
+  kSgxt = 0x01a,
+  kPlop3 = 0x01c,
+  kPlop3b = 0x01d,
+  kPlop3c = 0x01e,
+  kPlop3d = 0x01f,
+  kImad = 0x024,
+  kImadWide = 0x025,
+  kImadHi = 0x027,
+  kDsetp = 0x02a,
+  kHsetp2 = 0x034,
+  kViadd = 0x036,
+  kVimnmx = 0x048,
+  kUmov = 0x082,
+  kUsel = 0x087,
+  kUisetp = 0x08c,
+  kUiadd3 = 0x090,
+  kUlea = 0x091,
+  kUlop3 = 0x092,
+  kUprmt = 0x096,
+  kUiadd64 = 0x097,
+  kUshf = 0x099,
+  kUsgxt = 0x09a,
+  kUplop3 = 0x09c,
+  kUplop3b = 0x09d,
+  kUplop3c = 0x09e,
+  kUplop3d = 0x09f,
+  kUimad = 0x0a4,
+  kUimadWide = 0x0a5,
+};
+
+constexpr uint16_t kS2r = 0x919;
+constexpr uint16_t kS2ur = 0x9c3;
+constexpr uint16_t kCs2r = 0x805;
+constexpr uint16_t kR2ur = 0x2ca;
+constexpr uint16_t kLdc = 0xb82;
+constexpr uint16_t kUldc = 0xab9;
+constexpr uint16_t kElect = 0x82f;
+constexpr uint16_t kVote = 0x806;
+
+// Special registers (bits 72-79 of S2R).
+enum SpecialRegister : uint8_t {
+  kLaneId = 0x00,
+  kThreadX = 0x21,
+  kThreadY = 0x22,
+  kThreadZ = 0x23,
+  kBlockX = 0x25,
+  kBlockY = 0x26,
+  kBlockZ = 0x27,
+};
+
+class Executor {
+ public:
+  Executor(const Instruction& in, const ParamBlock& params, Registers& r)
+      : in_(in),
+        params_(params),
+        r_(r),
+        operation_(in.opcode() & 0x1ffU),
+        form_(in.opcode() >> 9U),
+        is_uniform_(operation_ >= kUmov && operation_ <= 0x0bf) {}
+
+  void run() {
+    switch (in_.kind()) {
+      case OpKind::kAlu: return run_alu();
+      case OpKind::kConstantLoad: return load_constant();
+      case OpKind::kLocal:
+        if (in_.name() == "LDL") write(in_.dst(), in_.num_data_registers(), loaded());
+        return;
+      case OpKind::kSharedLoad: return write(in_.dst(), in_.name() == "LDSM" ? 4 : in_.num_data_registers(), loaded());
+      case OpKind::kGlobalLoad:
+      case OpKind::kGenericLoad:
+      case OpKind::kGlobalAtomic:
+      case OpKind::kGenericAtomic:
+        if (in_.name() != "REDG") write(in_.dst(), in_.num_data_registers(), loaded());
+        return set_predicate(81);
+      case OpKind::kSharedStore:
+        if (in_.name() == "ATOMS") write(in_.dst(), in_.num_data_registers(), loaded()), set_predicate(81);
+        return;
+      case OpKind::kTexture:
+      case OpKind::kSurfaceLoad:
+      case OpKind::kSurfaceStore: write(in_.dst(), 4, loaded()); return write(in_.src_c(), 4, loaded());
+      case OpKind::kMbarrier:
+        write_uniform(in_.field(16, 6), 2, loaded());
+        if (in_.opcode() == 0x9a7) write(in_.dst(), 2, loaded());
+        return set_predicate(81);
+      case OpKind::kBarrier: return set_predicate(81);
+      case OpKind::kCall:
+        // A function of the section is followed, and what it leaves in registers arrives with its return.
+        return in_.is_indirect() ? forget_all() : void();
+      default: return;
+    }
+  }
+
+ private:
+  static Value loaded() {
+    Value v;
+    v.flags = kFromMemory;
+    return v;
+  }
+  static Value unknown() {
+    Value v;
+    v.flags = kFromUnknown;
+    return v;
+  }
+  static Value special(uint8_t which) {
+    Value v;
+    switch (which) {
+      case kLaneId:
+      case kThreadX:
+      case kThreadY:
+      case kThreadZ: v.flags = kFromThread; break;
+      case kBlockX:
+      case kBlockY:
+      case kBlockZ: v.flags = kFromBlock; break;
+      default: v.flags = kFromUnknown; break;
+    }
+    return v;
+  }
+
+  // --- operands ------------------------------------------------------------------------------------------------------
+
+  Value vector_reg(uint8_t n) const { return n == Instruction::kZeroRegister ? Value{} : r_.vector[n]; }
+  Value uniform_reg(uint8_t n) const { return (n & 63U) == Instruction::kZeroUniform ? Value{} : r_.uniform[n & 63U]; }
+  Value any_reg(uint8_t n) const { return is_uniform_ ? uniform_reg(n) : vector_reg(n); }
+  // `high`: the upper half of a 64-bit operand.
+  Value any_reg(uint8_t n, bool high) const {
+    const uint8_t zero = is_uniform_ ? Instruction::kZeroUniform : Instruction::kZeroRegister;
+    const uint8_t number = is_uniform_ ? n & 63U : n;
+    return number == zero ? Value{} : any_reg(static_cast<uint8_t>(number + (high ? 1 : 0)));
+  }
+  Value constant(bool high) const {
+    return params_.constant(in_.constant_bank(), in_.constant_offset() + (high ? 4U : 0U));
+  }
+
+  Value a(bool high = false) const { return any_reg(in_.src_a(), high); }
+  Value b(bool high = false) const {
+    switch (form_) {
+      case 1: return any_reg(in_.src_b(), high);
+      case 4: return {};
+      case 5: return constant(high);
+      case 6: return high ? uniform_reg(static_cast<uint8_t>(in_.src_b() + 1)) : uniform_reg(in_.src_b());
+      default: return any_reg(in_.src_c(), high);
+    }
+  }
+  Value c(bool high = false) const {
+    switch (form_) {
+      case 2: return {};
+      case 3: return constant(high);
+      case 7: return uniform_pair(in_.src_b(), high);
+      default: return any_reg(in_.src_c(), high);
+    }
+  }
+  Value uniform_pair(uint8_t n, bool high) const {
+    return (n & 63U) == Instruction::kZeroUniform ? Value{} : uniform_reg(static_cast<uint8_t>(n + (high ? 1 : 0)));
+  }
+  uint8_t predicate(uint32_t bit) const {
+    return (is_uniform_ ? r_.uniform_predicates : r_.predicates)[in_.field(bit, 3)];
+  }
+
+  // --- results -------------------------------------------------------------------------------------------------------
+
+  bool is_guarded() const { return in_.is_guarded(); }
+  uint8_t guard_flags() const {
+    if (!is_guarded()) return 0;
+    return is_uniform_ ? r_.uniform_predicates[in_.guard()] : r_.predicates[in_.guard()];
+  }
+  // A guarded write may leave the old value.
+  void store(Value& to, Value v) const {
+    v.flags |= guard_flags();
+    to = is_guarded() ? join(to, v) : v;
+  }
+  void write(uint8_t first, uint32_t count, const Value& v) {
+    for (uint32_t n = first; n < first + count && n < Instruction::kZeroRegister; ++n) store(r_.vector[n], v);
+  }
+  void write_uniform(uint8_t first, uint32_t count, const Value& v) {
+    for (uint32_t n = first & 63U; n < (first & 63U) + count && n < Instruction::kZeroUniform; ++n)
+      store(r_.uniform[n], v);
+  }
+  void write_any(const Value& low, std::optional<Value> high = std::nullopt) {
+    if (is_uniform_) {
+      write_uniform(in_.field(16, 6), 1, low);
+      if (high) write_uniform(static_cast<uint8_t>(in_.field(16, 6) + 1), 1, *high);
+    } else {
+      write(in_.dst(), 1, low);
+      if (high) write(static_cast<uint8_t>(in_.dst() + 1), in_.dst() == Instruction::kZeroRegister ? 0 : 1, *high);
+    }
+  }
+  static uint8_t as_flags(const Value& v) {
+    return static_cast<uint8_t>(v.flags | (v.num_words != 0 ? kFromScalar : 0));
+  }
+  void set_predicate(uint32_t bit, uint8_t flags = kFromUnknown) {
+    const uint8_t p = in_.field(bit, 3);
+    if (p == Instruction::kAlways) return;
+    flags |= guard_flags();
+    uint8_t& to = (is_uniform_ ? r_.uniform_predicates : r_.predicates)[p];
+    to = is_guarded() ? static_cast<uint8_t>(to | flags) : flags;
+  }
+  void set_predicates(uint8_t flags) {
+    set_predicate(81, flags);
+    set_predicate(84, flags);
+  }
+  void forget_all() {
+    for (Value& v : r_.vector) v = join(v, unknown());
+    for (Value& v : r_.uniform) v = join(v, unknown());
+    for (size_t p = 0; p < Instruction::kAlways; ++p) {
+      r_.predicates[p] |= kFromUnknown;
+      r_.uniform_predicates[p] |= kFromUnknown;
+    }
+  }
+
+  // --- instructions --------------------------------------------------------------------------------------------------
+
+  void load_constant() {
+    const uint32_t count = in_.num_data_registers();
+    const bool is_vector = in_.name() == "LDC";
+    const bool is_plain = is_vector ? in_.opcode() == kLdc && in_.src_a() == Instruction::kZeroRegister
+                                    : in_.opcode() == kUldc && in_.field(91, 1) == 0;
+    for (uint32_t i = 0; i < count; ++i) {
+      const Value v = is_plain ? params_.constant(in_.constant_bank(), in_.constant_offset() + 4 * i) : loaded();
+      if (is_vector && in_.dst() + i < Instruction::kZeroRegister) store(r_.vector[in_.dst() + i], v);
+      if (!is_vector && in_.field(16, 6) + i < Instruction::kZeroUniform) store(r_.uniform[in_.field(16, 6) + i], v);
+    }
+  }
+
+  // A sum of an address inside the parameter block and a known number stays one.
+  Value add_immediate(const Value& sum) const {
+    if (sum.num_words == 0 || (sum.words[0] & Value::kAddressBit) == 0) return sum;
+    Value out;
+    out.flags = sum.flags;
+    const bool is_known =
+        form_ == 4 && in_.immediate() < Value::kAddressBit && in_.field(72, 1) == 0 && in_.field(63, 1) == 0;
+    for (size_t i = 0; i < sum.num_words; ++i) {
+      const uint16_t word = sum.words[i];
+      if ((word & Value::kAddressBit) == 0)
+        out.insert(word);
+      else if (is_known)
+        out.insert(static_cast<uint16_t>(Value::kAddressBit | ((word + in_.immediate()) & 0x7fffU)));
+      else
+        out.flags |= kFromUnknown;
+    }
+    return out;
+  }
+
+  void run_alu() {
+    switch (in_.opcode()) {
+      case kS2r: return write(in_.dst(), 1, special(in_.field(72, 8)));
+      case kS2ur: return write_uniform(in_.field(16, 6), 1, special(in_.field(72, 8)));
+      case kCs2r: return write(in_.dst(), 2, unknown());
+      case kR2ur: return write_uniform(in_.field(16, 6), 1, vector_reg(in_.src_a()));
+      case kElect: {
+        write_uniform(in_.field(16, 6), 1, unknown());
+        return set_predicate(81, kFromThread);
+      }
+      case kVote: {
+        Value v;
+        v.flags = predicate(87);
+        write(in_.dst(), 1, v);
+        return set_predicate(81, v.flags);
+      }
+      default: break;
+    }
+    if (form_ == 0 || !run_modelled()) run_other();
+  }
+
+  // False for what is not modelled.
+  bool run_modelled() {
+    switch (operation_) {
+      case kMov:
+      case kUmov: write_any(b()); return true;
+      case kSel:
+      case kUsel: {
+        Value v = join(a(), b());
+        v.flags |= predicate(87);
+        write_any(v);
+        return true;
+      }
+      case kIsetp:
+      case kUisetp: {
+        uint8_t flags = as_flags(a()) | as_flags(b()) | predicate(87);
+        flags |= predicate(68);  // of .EX: the comparison of the lower halves
+        set_predicates(flags);
+        return true;
+      }
+      case kPlop3:
+      case kPlop3b:
+      case kPlop3c:
+      case kPlop3d:
+      case kUplop3:
+      case kUplop3b:
+      case kUplop3c:
+      case kUplop3d: set_predicates(predicate(87) | predicate(77) | predicate(68)); return true;
+      case kIadd3:
+      case kUiadd3:
+        write_any(add_immediate(mix(mix(a(), b()), c())));
+        set_predicates(as_flags(a()) | as_flags(b()) | as_flags(c()));
+        return true;
+      case kUiadd64: write_any(mix(mix(a(), b()), c()), mix(mix(a(true), b(true)), c(true))); return true;
+      case kImad:
+      case kUimad:
+      case kImadHi:
+      case kLea:
+      case kUlea:
+      case kLop3:
+      case kUlop3:
+      case kShf:
+      case kUshf:
+      case kPrmt:
+      case kUprmt:
+        write_any(strip_addresses(mix(mix(a(), b()), c())));
+        set_predicate(81, as_flags(a()) | as_flags(b()) | as_flags(c()));
+        return true;
+      case kImadWide:
+      case kUimadWide: {
+        const Value product = mix(a(), b());
+        write_any(strip_addresses(mix(product, c())), strip_addresses(mix(product, c(true))));
+        return true;
+      }
+      case kViadd:
+      case kImnmx:
+      case kVimnmx:
+      case kSgxt:
+      case kUsgxt: write_any(strip_addresses(mix(a(), b()))); return true;
+      case kIabs: write_any(b()); return true;
+      default: return false;
+    }
+  }
+
+  // IMAD.MOV and LEA copy or scale; an address in the parameter block survives only as it is.
+  Value strip_addresses(Value v) const {
+    const bool is_copy = operation_ == kImad && in_.src_a() == Instruction::kZeroRegister;
+    if (is_copy || v.num_words == 0 || (v.words[v.num_words - 1U] & Value::kAddressBit) == 0) return v;
+    Value out;
+    out.flags = v.flags | kFromUnknown;
+    for (size_t i = 0; i < v.num_words; ++i)
+      if ((v.words[i] & Value::kAddressBit) == 0) out.insert(v.words[i]);
+    return out;
+  }
+
+  // Registers that an instruction beyond the model writes.
+  void run_other() {
+    const std::string_view name = in_.name();
+    const auto is_one_of = [name](std::initializer_list<std::string_view> names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (is_one_of({"FSETP", "DSETP", "HSETP2", "FCHK", "CSMTEST"})) return set_predicates(kFromUnknown);
+    if (name == "R2P") {
+      for (size_t p = 0; p < Instruction::kAlways; ++p) r_.predicates[p] |= kFromUnknown;
+      return;
+    }
+    if (is_one_of({"NOP", "DEPBAR", "YIELD", "NANOSLEEP", "BREAK", "ERRBAR", "CGAERRBAR", "UTMACMDFLUSH", "LDGDEPBAR",
+                   "BPT", "WARPGROUP", "WARPGROUPSET", "USETMAXREG", "ENDCOLLECTIVE", "PMTRIG", "CCTLL", "CCTLT",
+                   "RPCMOV"}))
+      return;
+    if (is_uniform_ || is_one_of({"VOTEU", "REDUX", "ULEPC", "GETLMEMBASE"})) {
+      write_uniform(in_.field(16, 6), is_uniform_ ? 1 : 2, unknown());
+      if (name != "REDUX") set_predicate(81);
+      return;
+    }
+    if (is_one_of({"SHFL", "MATCH"})) {
+      // Another lane's value: a pointer stays unknown, a thread index remains one.
+      Value v;
+      v.flags = as_flags(vector_reg(in_.src_a()));
+      if (vector_reg(in_.src_a()).num_words != 0) v.flags |= kFromUnknown;
+      write(in_.dst(), 1, v);
+      return set_predicate(81);
+    }
+    uint32_t count = 1;
+    if (is_one_of({"HGMMA", "QGMMA", "IGMMA", "BGMMA"})) count = 128;
+    if (is_one_of({"HMMA", "IMMA", "BMMA", "DMMA"})) count = 4;
+    if (is_one_of({"DADD", "DFMA", "DMUL", "CLMAD"})) count = 2;
+    constexpr uint16_t kFirstWideConversion = 0x110;
+    if (is_one_of({"F2F", "F2I", "I2F", "FRND"}) && operation_ >= kFirstWideConversion) count = 2;
+    if (is_one_of({"LEPC"})) count = 2;
+    write(in_.dst(), count, unknown());
+  }
+
+  const Instruction& in_;
+  const ParamBlock& params_;
+  Registers& r_;
+  uint16_t operation_;
+  uint16_t form_;
+  bool is_uniform_;
+};
+
+}  // namespace
+
+void execute(const Instruction& in, const ParamBlock& params, Registers& r) { Executor(in, params, r).run(); }
+
+}  // namespace megartp::sass

@@ -1,0 +1,136 @@
+#include "verify/sass/sass_values.h"
+
+#include <algorithm>
+
+namespace megartp::sass {
+namespace {
+
+constexpr uint8_t kOffsetOnly =
+    kFromMemory | kFromUnknown | kTooMany;  // dropped from an offset that is added to a pointer
+// Where bank 0 holds the generic address of the parameter block, for descriptors that are parameters.
+constexpr uint32_t kParamAddress = 0x198;
+constexpr uint32_t kPointerBytes = 8;
+
+Value flagged(uint8_t flags) {
+  Value v;
+  v.flags = flags;
+  return v;
+}
+
+}  // namespace
+
+void Value::insert(uint16_t word) {
+  const auto end = words.begin() + num_words;
+  const auto at = std::lower_bound(words.begin(), end, word);
+  if (at != end && *at == word) return;
+  if (num_words == kMaxWords) {
+    flags |= kTooMany;
+    return;
+  }
+  std::copy_backward(at, end, end + 1);
+  *at = word;
+  ++num_words;
+}
+
+bool Value::contains(uint16_t word) const { return std::binary_search(words.begin(), words.begin() + num_words, word); }
+
+Value join(const Value& a, const Value& b) {
+  Value out = a;
+  out.flags |= b.flags;
+  for (size_t i = 0; i < b.num_words; ++i) out.insert(b.words[i]);
+  return out;
+}
+
+Value mix(const Value& a, const Value& b) {
+  Value out = join(a, b);
+  if (a.num_words != 0 && b.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~a.flags));
+  if (b.num_words != 0 && a.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~b.flags));
+  return out;
+}
+
+bool Registers::join_with(const Registers& other) {
+  bool changed = false;
+  const auto take = [&changed](Value& mine, const Value& theirs) {
+    const Value both = join(mine, theirs);
+    changed |= both != mine;
+    mine = both;
+  };
+  for (size_t i = 0; i < vector.size(); ++i) take(vector[i], other.vector[i]);
+  for (size_t i = 0; i < uniform.size(); ++i) take(uniform[i], other.uniform[i]);
+  const auto take_flags = [&changed](uint8_t& mine, uint8_t theirs) {
+    changed |= (theirs & ~mine) != 0;
+    mine |= theirs;
+  };
+  for (size_t i = 0; i < predicates.size(); ++i) take_flags(predicates[i], other.predicates[i]);
+  for (size_t i = 0; i < uniform_predicates.size(); ++i) take_flags(uniform_predicates[i], other.uniform_predicates[i]);
+  return changed;
+}
+
+const KernelParam* ParamBlock::find(uint32_t offset) const {
+  for (const KernelParam& p : kernel_->params)
+    if (offset >= p.offset && offset - p.offset < p.num_bytes) return &p;
+  return nullptr;
+}
+
+Value ParamBlock::constant(uint32_t bank, uint32_t offset) const {
+  if (bank != 0) return flagged(kFromUnknown);
+  Value v;
+  const uint32_t base = kernel_->param_base;
+  if (offset >= base && offset - base < kernel_->param_bytes) {
+    const KernelParam* param = find(offset - base);
+    if (param == nullptr || param->num_bytes < kPointerBytes) return flagged(kFromScalar);
+    v.insert(static_cast<uint16_t>((offset - base) / 4));
+    return v;
+  }
+  if (offset == kParamAddress) {
+    v.insert(Value::kAddressBit);
+    return v;
+  }
+  return flagged(kFromLaunch);
+}
+
+uint8_t condition_flags(const Instruction& in, const Registers& r) {
+  uint8_t flags = 0;
+  if (in.is_guarded()) flags |= r.predicates[in.guard()];
+  constexpr uint16_t kUniformBranch = 0x547;
+  constexpr uint8_t kOfPredicate = 1;
+  if (in.opcode() == kUniformBranch) {
+    flags |= in.field(32, 2) == kOfPredicate ? r.uniform_predicates[in.field(24, 3)] : uint8_t{kFromUnknown};
+  }
+  if (in.is_conditional()) flags |= r.predicates[in.second_predicate()];
+  return flags;
+}
+
+AddressBase resolve_base(const GlobalAccess& access, const Registers& r, const CubinKernel& kernel) {
+  AddressBase base;
+  Value low, high;
+  const auto add_pair = [&](const Value& lo, const Value& hi) {
+    low = mix(low, lo);
+    high = mix(high, hi);
+  };
+  if (access.reg && *access.reg < Instruction::kZeroRegister - 1)
+    add_pair(r.vector[*access.reg], r.vector[*access.reg + 1]);
+  if (access.uniform_reg && *access.uniform_reg < Instruction::kZeroUniform - 1)
+    add_pair(r.uniform[*access.uniform_reg], r.uniform[*access.uniform_reg + 1]);
+  size_t num_addresses = 0;
+  for (size_t i = 0; i < low.num_words; ++i) {
+    const uint16_t word = low.words[i];
+    if ((word & Value::kAddressBit) != 0) {
+      ++num_addresses;
+      base.param_offsets.push_back(word & ~uint32_t{Value::kAddressBit});
+    } else if (word % 2 == 0 && high.contains(static_cast<uint16_t>(word + 1))) {
+      // A pointer is eight bytes: its halves are the two words of an aligned pair.
+      base.param_offsets.push_back(uint32_t{word} * 4);
+    }
+  }
+  // A descriptor's address lies in the block; any other parameter in the low half alone is an index.
+  for (uint32_t& offset : base.param_offsets) {
+    const ParamBlock params(kernel);
+    if (const KernelParam* p = params.find(offset); p != nullptr && access.is_descriptor) offset = p->offset;
+  }
+  base.is_param_block = num_addresses != 0 && num_addresses == base.param_offsets.size();
+  base.may_be_other = base.param_offsets.empty() || ((low.flags | high.flags) & kOffsetOnly) != 0;
+  return base;
+}
+
+}  // namespace megartp::sass

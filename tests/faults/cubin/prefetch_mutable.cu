@@ -1,0 +1,18 @@
+// Prefetches before the wait: the weights may be, the activations are still being written.
+#include "common.cuh"
+
+struct Arguments {
+  const float* activations;
+  const float* weights;
+  float* out;
+  int columns;
+};
+
+extern "C" __global__ void gemv(Arguments a) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(a.weights + threadIdx.x * 32));
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(a.activations + threadIdx.x * 32));
+  grid_wait();
+  float sum = 0.0f;
+  for (int i = threadIdx.x; i < a.columns; i += 32) sum += a.activations[i] * a.weights[blockIdx.x * a.columns + i];
+  a.out[blockIdx.x * 32 + threadIdx.x] = sum;
+}
