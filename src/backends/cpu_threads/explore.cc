@@ -119,7 +119,7 @@ class ExplorerImpl final : public Explorer {
         node.enabled = enabled_workers();
         if (node.enabled == 0) break;
         node.worker = static_cast<uint32_t>(std::countr_zero(node.enabled));
-        node.todo = uint64_t{1} << node.worker;
+        node.todo = options_.all_orders ? node.enabled : uint64_t{1} << node.worker;
         nodes_.push_back(std::move(node));
       }
       execution_.take(*execution_.next(nodes_[depth].worker), nodes_[depth].early);
@@ -252,11 +252,12 @@ class ExplorerImpl final : public Explorer {
       for (size_t i = 0; i < runs.size(); ++i) {
         if (runs[i].worker == wait.worker) continue;
         const abi::Instruction& instruction = execution_.instruction_of(runs[i].task);
-        for (size_t s = 0; s < runs[i].counts_before.size(); ++s) {
+        for (uint32_t s = 0; runs[i].is_last && s < abi::num_signals(instruction); ++s) {
           if (instruction.signals[s].event != wait.event) continue;
           if (runs[i].step < wait.step) {
-            if (runs[i].counts_before[s] >= wait.threshold && !wait.before.has(i))
-              try_before(runs[i].step, wait.worker);
+            // Others' signals would have done: perhaps some that came after this one.
+            const bool is_enough = wait.count - abi::increment(instruction.signals[s]) >= wait.threshold;
+            if (is_enough && !wait.before.has(i)) try_before(runs[i].step, wait.worker);
           } else if (!follows(runs[i], wait.task)) {
             try_before(wait.step, runs[i].worker);
           }

@@ -28,6 +28,7 @@ inline constexpr uint64_t kMaxExploreBytes = uint64_t{256} << 20;  // of all ten
 
 struct ExploreOptions {
   uint64_t max_executions = 1000;
+  bool all_orders = false;  // no reduction: every order of the workers' steps; to check the reduction against
 };
 
 // Two tasks that nothing orders, of which one writes what the other reads or writes.

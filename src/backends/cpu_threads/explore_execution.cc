@@ -76,14 +76,14 @@ void Execution::take(const ExploreStep& step, std::span<const uint32_t> early) {
   const size_t position = num_steps_++;
   if (!step.runs) {
     const abi::Wait& wait = i.waits[step.end_wait - 1];
-    waits_.push_back({step.worker, step.task, position, wait.event, wait.threshold, q.view});
+    waits_.push_back({step.worker, step.task, position, wait.event, wait.threshold, counts_[wait.event], q.view});
   }
   for (uint32_t w = step.first_wait; w < step.end_wait; ++w) q.view.add(event_views_[i.waits[w].event]);
   q.wait = step.end_wait;
   if (!step.runs) return;
 
   const size_t index = runs_.size();
-  ExecutedRun run{step.task, step.worker, position, q.view, q.view, RunSet(plan_.num_tasks), false, true, {}, {}};
+  ExecutedRun run{step.task, step.worker, position, q.view, q.view, RunSet(plan_.num_tasks), false, true, {}};
   for (const uint32_t task : early) {
     run.early.add(run_of_[task]);
     run.has_early = true;
@@ -99,7 +99,6 @@ void Execution::take(const ExploreStep& step, std::span<const uint32_t> early) {
   if (joins) join_views_[i.join_counter].add(q.view);
   for (uint32_t s = 0; run.is_last && s < abi::num_signals(i); ++s) {
     const uint32_t event = i.signals[s].event;
-    run.counts_before.push_back(counts_[event]);
     counts_[event] += abi::increment(i.signals[s]);
     event_views_[event].add(q.view);
   }

@@ -29,8 +29,7 @@ struct ExecutedRun {
   RunSet view;      // ... at its end: a last arriver sees the other arrivers as well
   RunSet early;     // runs whose writes it saw though nothing orders them
   bool has_early = false;
-  bool is_last = true;                  // of its join group (or without one)
-  std::vector<uint64_t> counts_before;  // of each of its signals
+  bool is_last = true;  // of its join group (or without one)
   Writes writes;
 };
 // A wait that could have seen fewer signals, or more.
@@ -40,7 +39,8 @@ struct ExecutedWait {
   size_t step = 0;
   uint32_t event = 0;
   uint32_t threshold = 0;
-  RunSet before;  // the worker's view before it
+  uint64_t count = 0;  // of the event when it was taken
+  RunSet before;       // the worker's view before it
 };
 
 class Execution {
