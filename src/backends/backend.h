@@ -34,11 +34,34 @@ struct RunStats {
   std::vector<StageStats> stages;
 };
 
+struct FaultDump;  // plan/fault_dump.h
+
+enum class Schedule : uint8_t {
+  kStatic,   // every worker walks its queue of the plan
+  kDynamic,  // scheduler threads hand tasks to workers; the queues' order is ignored (docs/memory-model.md)
+};
+// When the dynamic scheduler hands a task to a worker.
+enum class Dispatch : uint8_t {
+  kMixed,       // tasks with several waits just in time, the others ahead
+  kAhead,       // all at the start of the run; workers look at the events
+  kJustInTime,  // when the last of its events is complete
+};
+std::string_view to_string(Schedule schedule);
+std::string_view to_string(Dispatch dispatch);
+Result<Schedule> parse_schedule(std::string_view name);  // "static", "dynamic"
+Result<Dispatch> parse_dispatch(std::string_view name);  // "mixed", "ahead", "just-in-time"
+
 struct CpuThreadsOptions {
   std::chrono::milliseconds timeout{10000};  // a run with no progress for this long ends with kDeadlock and a dump
   bool randomize = false;                    // random delays before tasks and signals, from the seed
   uint64_t seed = 0;
   bool collect_stats = true;
+  Schedule schedule = Schedule::kStatic;
+  Dispatch dispatch = Dispatch::kMixed;
+  uint32_t num_schedulers = 0;  // scheduler threads of kDynamic; 0: one for every eight workers
+  uint32_t ring_entries = 256;  // of each of kDynamic's queues, a power of two; full queues make their writers wait
+  // Fault injection: this task's signals never arrive. For tests of what reports a fault.
+  uint32_t lose_signals_of = abi::kNoTask;
 };
 
 // A plan ready to run on one backend. Not thread-safe: one run at a time per executable; several executables may run at
@@ -55,9 +78,12 @@ class Executable {
   // Fills workspace and bound outputs with 0xff bytes (NaN in every float format), so that a value nobody wrote shows.
   virtual void poison() = 0;
   virtual Result<RunStats> run() = 0;
+  // Where everybody stood when the last run ended with kDeadlock or kTimeout; nullptr otherwise.
+  virtual const FaultDump* fault() const { return nullptr; }
 };
 
-// N threads, one per queue, walk the instruction tensor.
+// N threads, one per queue, walk the instruction tensor; or, with Schedule::kDynamic, N workers and some schedulers.
+// kInvalidArgument: ring_entries that are no power of two or more schedulers than workers.
 Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const KernelPlan> plan,
                                                         const CpuThreadsOptions& options = {});
 // Whole ops in double precision, from the graph.

@@ -1,10 +1,6 @@
 // Sizes beyond the default, each on cpu-threads against cpu-reference: batches, lengths, request mixes, other models'
 // dims.
-#include <unistd.h>
-
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "conformance/small_layer.h"
 #include "lowering/lower.h"
 #include "models/glm52/layer_run.h"
 #include "plan/kernel_plan.h"
@@ -21,19 +18,6 @@ namespace megartp::test {
 namespace {
 
 constexpr double kMaxCalcDiff = 1e-6;
-
-// A small layer with GLM-5.2's proportions: every op, several tiles of each kind.
-glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 512;
-  c.q_lora_rank = 256;
-  c.kv_lora_rank = 128;
-  c.num_attention_heads = 4;
-  c.qk_nope_head_dim = 192;
-  c.v_head_dim = 64;
-  c.index_n_heads = 4;
-  return c;
-}
 
 // Ragged everywhere: no size is a multiple of a tile.
 glm52::Config ragged_config() {
@@ -59,41 +43,12 @@ glm52::Config deepseek_config() {
   return c;
 }
 
-class Checkpoint {
- public:
-  Checkpoint(const glm52::Config& config, int64_t layer) {
-    path_ = fmt::format("{}/megartp_sizes_{}_{}.safetensors", std::filesystem::temp_directory_path().string(), getpid(),
-                        counter_++);
-    const Status ok = glm52::synth_weights(config, {layer}, 7, path_);
-    EXPECT_TRUE(ok) << ok.error().to_string();
-  }
-  ~Checkpoint() { std::filesystem::remove(path_); }
-  Checkpoint(const Checkpoint&) = delete;
-  Checkpoint& operator=(const Checkpoint&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  static inline int counter_ = 0;
-  std::string path_;
-};
-
 Result<glm52::TensorMap> run_threads(const glm52::LayerRun& run, const LowerOptions& lower_options, Packer packer,
                                      uint32_t workers, const CpuThreadsOptions& options = {}) {
-  const TaskGraph tasks = MEGARTP_TRY(lower(run.graph, run.inputs.shapes, lower_options));
-  auto plan =
-      std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, MEGARTP_TRY(find_target("cpu")), {packer, workers})));
+  const auto plan = MEGARTP_TRY(plan_layer(run, lower_options, packer, workers));
   auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, MEGARTP_TRY(prepare_cpu_threads(plan, options))));
   MEGARTP_TRY(execution.run());
   return execution.collect();
-}
-
-void expect_same(const glm52::TensorMap& a, const glm52::TensorMap& b, const std::string& what) {
-  ASSERT_EQ(a.size(), b.size());
-  for (const auto& [name, buffer] : a) {
-    if (name == "gate_partials") continue;  // same bits too, but compared through the gate
-    const glm52::Buffer& other = b.at(name);
-    EXPECT_EQ(0, std::memcmp(buffer.bytes.get(), other.bytes.get(), buffer.num_bytes)) << what << ": " << name;
-  }
 }
 
 // Builds the layer, runs it two ways, compares with the reference and between the ways.
@@ -184,17 +139,7 @@ TEST(Sizes, Options) {
 
 class Bits : public testing::Test {
  protected:
-  void SetUp() override {
-    const glm52::Config config = small_config();
-    checkpoint_ = std::make_unique<Checkpoint>(config, 6);
-    auto run = glm52::make_layer_run(config, {}, 6,
-                                     glm52::synth_inputs(config, {}, *glm52::batch_shapes(requests_), 5).value(),
-                                     glm52::load_weights(config, 6, checkpoint_->path()).value());
-    ASSERT_TRUE(run) << run.error().to_string();
-    run_ = std::make_unique<glm52::LayerRun>(std::move(*run));
-  }
-  std::vector<RequestShape> requests_{{5, 700}, {2, 129}};
-  std::unique_ptr<Checkpoint> checkpoint_;
+  void SetUp() override { run_ = small_layer({{5, 700}, {2, 129}}); }
   std::unique_ptr<glm52::LayerRun> run_;
 };
 

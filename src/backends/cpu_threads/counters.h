@@ -3,21 +3,42 @@
 // Counters only grow. Run e (from 1) adds total(event) to each event; a wait of that run is satisfied when
 //   counter >= threshold + (e - 1) * total(event).
 // Each counter has a cache line of its own: neighbours are signalled by different workers.
+//
+// `Atomics` says what an atomic is: the standard's, or the model checker's in tests/relacy.
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
 
 namespace megartp {
 
-class Counters {
- public:
-  explicit Counters(size_t count) : size_(count), lines_(std::make_unique<Line[]>(count)) {}
+struct StdAtomics {
+  template <class T>
+  using Atomic = std::atomic<T>;
+  // A plain variable that some atomic operation protects; `get` and `set` let a checker see the accesses.
+  template <class T>
+  struct Plain {
+    T value{};
+    T get() const { return value; }
+    void set(T v) { value = v; }
+  };
+};
 
-  // release: pairs with the acquire load in `reached`; publishes everything the signalling tile wrote.
-  void signal(uint32_t i, uint32_t increment) { lines_[i].value.fetch_add(increment, std::memory_order_release); }
+template <class Atomics>
+class BasicCounters {
+ public:
+  static constexpr uint32_t kNobody = 0xffffffffU;
+
+  explicit BasicCounters(size_t count) : size_(count), lines_(std::make_unique<Line[]>(count)) { reset(); }
+
+  // What the counter was before. release: pairs with the acquire load in `reached`; publishes everything the signalling
+  // tile wrote. acquire: whoever completes a count has seen what its other signallers wrote, and may pass it on.
+  uint64_t signal(uint32_t i, uint32_t increment, uint32_t task) {
+    lines_[i].last_task.store(task, std::memory_order_relaxed);
+    return lines_[i].value.fetch_add(increment, std::memory_order_acq_rel);
+  }
 
   // acquire: pairs with `signal` of every producer (their adds form one release sequence).
   bool reached(uint32_t i, uint64_t threshold) const {
@@ -32,18 +53,25 @@ class Counters {
 
   // For reports only.
   uint64_t peek(uint32_t i) const { return lines_[i].value.load(std::memory_order_relaxed); }
+  uint32_t last_task(uint32_t i) const { return lines_[i].last_task.load(std::memory_order_relaxed); }
 
   // Only while no worker runs.
   void reset() {
-    for (size_t i = 0; i < size_; ++i) lines_[i].value.store(0, std::memory_order_relaxed);
+    for (size_t i = 0; i < size_; ++i) {
+      lines_[i].value.store(0, std::memory_order_relaxed);
+      lines_[i].last_task.store(kNobody, std::memory_order_relaxed);
+    }
   }
 
  private:
   struct alignas(64) Line {
-    std::atomic<uint64_t> value{0};
+    typename Atomics::template Atomic<uint64_t> value;
+    typename Atomics::template Atomic<uint32_t> last_task;
   };
   size_t size_;
   std::unique_ptr<Line[]> lines_;
 };
+
+using Counters = BasicCounters<StdAtomics>;
 
 }  // namespace megartp

@@ -12,6 +12,7 @@
 #include "backends/cpu_threads/unproved.h"
 #include "base/bfloat16.h"
 #include "lowering/lower.h"
+#include "plan/fault_dump.h"
 #include "plan/kernel_plan.h"
 #include "plan/target.h"
 
@@ -147,6 +148,50 @@ TEST(CpuThreads, ADeadlockIsNamed) {
   EXPECT_THAT(result.error().details,
               HasSubstr("expects 1, has 0; still to be signalled by task 0 of first (worker 0, slot 1)"));
   EXPECT_THAT(result.error().details, HasSubstr("worker 1: "));
+}
+
+TEST(CpuThreads, ALostSignalEndsInANamedErrorAndARecordThatBlamesItsTask) {
+  for (const Schedule schedule : {Schedule::kStatic, Schedule::kDynamic}) {
+    SCOPED_TRACE(to_string(schedule));
+    Buffers buffers(6 * 8);
+    const KernelPlan plan = chain_plan(6, 3);
+    CpuThreadsOptions options;
+    options.schedule = schedule;
+    options.lose_signals_of = 4;
+    const auto e = prepare(plan, options);
+    buffers.bind(*e);
+    EXPECT_EQ(e->fault(), nullptr);
+    const auto result = e->run();
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().code, ErrorCode::kDeadlock) << result.error().message;
+    EXPECT_THAT(result.error().message, HasSubstr("task 10 of second"));
+    EXPECT_THAT(result.error().details, HasSubstr("cause: "));
+    EXPECT_THAT(result.error().details, HasSubstr("its signal was lost"));
+    ASSERT_NE(e->fault(), nullptr);
+    const auto explained = explain_fault(*e->fault(), &plan);
+    ASSERT_TRUE(explained) << explained.error().to_string();
+    EXPECT_THAT(explained->sentence, HasSubstr("(second, task 10) for event 4 of first: 0 of 1 signals came; task 4 "
+                                               "(first tile 4"));
+    EXPECT_THAT(explained->sentence, HasSubstr("never signalled because it ran to its end and its signal was lost"));
+    // The file keeps all of it.
+    const auto read_back = parse_fault_dump(serialize_fault_dump(*e->fault()));
+    ASSERT_TRUE(read_back) << read_back.error().to_string();
+    EXPECT_EQ(explain_fault(*read_back, &plan)->sentence, explained->sentence);
+  }
+}
+
+TEST(CpuThreads, AGoodRunForgetsTheFault) {
+  Buffers buffers(2 * 8);
+  const auto e = prepare(crossed_plan());
+  ASSERT_FALSE(e->run());  // not bound: no fault either
+  EXPECT_EQ(e->fault(), nullptr);
+  buffers.bind(*e);
+  const auto result = e->run();
+  ASSERT_FALSE(result);
+  EXPECT_THAT(result.error().details, HasSubstr("the waits form a circle: worker 0 -> worker 0"));
+  ASSERT_NE(e->fault(), nullptr);
+  EXPECT_EQ(e->fault()->records.size(), 2U);
+  EXPECT_EQ(e->fault()->records[0].kind, abi::kFaultDeadlock);
 }
 
 TEST(CpuThreads, AnExecutableSurvivesADeadlock) {
