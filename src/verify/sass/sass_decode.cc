@@ -78,11 +78,14 @@ std::optional<AccessKind> cache_access(uint8_t operation) {
   }
 }
 
-std::string register_pair(std::optional<uint8_t> reg, std::optional<uint8_t> uniform) {
+std::string address_text(const GlobalAccess& access) {
+  const auto& reg = access.reg;
+  const auto& uniform = access.uniform_reg;
   std::string text;
   if (reg) text = *reg == Instruction::kZeroRegister ? "RZ" : fmt::format("R{}.64", *reg);
   if (uniform) text += fmt::format("{}UR{}", text.empty() ? "" : "+", *uniform);
-  return text;
+  if (text.empty()) return text;
+  return access.policy_reg ? fmt::format("desc[UR{}][{}]", *access.policy_reg, text) : fmt::format("[{}]", text);
 }
 
 }  // namespace
@@ -171,19 +174,30 @@ std::optional<GlobalAccess> Instruction::global_access() const {
     access.uniform_reg = uniform;
     return access;
   };
-  const auto uniform_if = [&](uint8_t u) { return has_uniform ? std::optional<uint8_t>(u) : std::nullopt; };
+  // A uniform register is a policy descriptor where a bit says so, else part of the address.
+  const auto uniform_if = [&](uint8_t u, uint32_t policy_bit) -> std::optional<uint8_t> {
+    if (!has_uniform) return std::nullopt;
+    if (field(policy_bit, 1) == 0) return u;
+    access.policy_reg = u;
+    return std::nullopt;
+  };
+  constexpr uint32_t kPolicyBit = 76;
+  constexpr uint32_t kAtomicPolicyBit = 71;
   access.is_generic =
       kind_ == OpKind::kGenericLoad || kind_ == OpKind::kGenericStore || kind_ == OpKind::kGenericAtomic;
   switch (kind_) {
     case OpKind::kGlobalLoad:
     case OpKind::kGenericLoad:
-      access.is_nc = name_ != "LDGMC" && field(77, 4) == kOrderConstant;
-      return with(AccessKind::kRead, src_a(), uniform_if(name_ == "LDGMC" ? uniform_high : uniform_low));
+      if (name_ == "LDGMC")
+        return with(AccessKind::kRead, src_a(), has_uniform ? std::optional(uniform_high) : std::nullopt);
+      access.is_nc = field(77, 4) == kOrderConstant;
+      return with(AccessKind::kRead, src_a(), uniform_if(uniform_low, kPolicyBit));
     case OpKind::kGlobalStore:
-    case OpKind::kGenericStore: return with(AccessKind::kWrite, src_a(), uniform_if(uniform_high));
+    case OpKind::kGenericStore: return with(AccessKind::kWrite, src_a(), uniform_if(uniform_high, kPolicyBit));
     case OpKind::kGlobalAtomic:
-    case OpKind::kGenericAtomic: return with(AccessKind::kReadWrite, src_a(), uniform_if(uniform_high));
-    case OpKind::kAsyncCopy: return with(AccessKind::kRead, src_a(), uniform_if(uniform_high));
+    case OpKind::kGenericAtomic:
+      return with(AccessKind::kReadWrite, src_a(), uniform_if(uniform_high, kAtomicPolicyBit));
+    case OpKind::kAsyncCopy: return with(AccessKind::kRead, src_a(), uniform_if(uniform_high, kPolicyBit));
     case OpKind::kCacheControl:
       if (const auto kind = cache_access(field(87, 4))) return with(*kind, src_a(), std::nullopt);
       return std::nullopt;
@@ -236,10 +250,10 @@ std::string Instruction::text() const {
   if (kind_ == OpKind::kBulkCopy)
     out += fmt::format(".{}.{}", field(73, 1) != 0 ? "S" : "G", field(74, 1) != 0 ? "S" : "G");
   if (access) {
-    const std::string address = register_pair(access->reg, access->uniform_reg);
+    const std::string address = address_text(*access);
     const bool is_load = kind_ == OpKind::kGlobalLoad || kind_ == OpKind::kGenericLoad;
     if (is_load) out += dst() == kZeroRegister ? " RZ," : fmt::format(" R{},", dst());
-    if (!address.empty()) out += fmt::format(" [{}]", address);
+    if (!address.empty()) out += " " + address;
   }
   return out;
 }

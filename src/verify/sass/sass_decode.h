@@ -71,6 +71,7 @@ struct GlobalAccess {
   // The address is the sum of a register pair and a uniform register pair, where they are there.
   std::optional<uint8_t> reg;
   std::optional<uint8_t> uniform_reg;
+  std::optional<uint8_t> policy_reg;  // desc[UR4]: a descriptor of the access, no part of the address
 };
 
 class Instruction {

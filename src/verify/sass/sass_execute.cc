@@ -96,9 +96,10 @@ class Executor {
       case OpKind::kGlobalAtomic:
       case OpKind::kGenericAtomic:
         if (in_.name() != "REDG") write(in_.dst(), in_.num_data_registers(), loaded());
-        return set_predicate(81);
+        // The field stands in these only; a zero in it elsewhere is not P0.
+        return is_one_of({"LDG", "ATOM", "ATOMG"}) ? set_predicate(81) : void();
       case OpKind::kSharedStore:
-        if (in_.name() == "ATOMS") write(in_.dst(), in_.num_data_registers(), loaded()), set_predicate(81);
+        if (in_.name() == "ATOMS") write(in_.dst(), in_.num_data_registers(), loaded());
         return;
       case OpKind::kTexture:
       case OpKind::kSurfaceLoad:
@@ -106,8 +107,7 @@ class Executor {
       case OpKind::kMbarrier:
         write_uniform(in_.field(16, 6), 2, loaded());
         if (in_.opcode() == 0x9a7) write(in_.dst(), 2, loaded());
-        return set_predicate(81);
-      case OpKind::kBarrier: return set_predicate(81);
+        return in_.is_mbarrier_wait() ? set_predicate(81) : void();
       case OpKind::kCall:
         // A function of the section is followed, and what it leaves in registers arrives with its return.
         return in_.is_indirect() ? forget_all() : void();
@@ -139,6 +139,10 @@ class Executor {
       default: v.flags = kFromUnknown; break;
     }
     return v;
+  }
+
+  bool is_one_of(std::initializer_list<std::string_view> names) const {
+    return std::find(names.begin(), names.end(), in_.name()) != names.end();
   }
 
   // --- operands ------------------------------------------------------------------------------------------------------
@@ -325,14 +329,11 @@ class Executor {
       case kLea:
       case kUlea:
       case kLop3:
-      case kUlop3:
+      case kUlop3: set_predicate(81, as_flags(a()) | as_flags(b()) | as_flags(c())); [[fallthrough]];
       case kShf:
       case kUshf:
       case kPrmt:
-      case kUprmt:
-        write_any(strip_addresses(mix(mix(a(), b()), c())));
-        set_predicate(81, as_flags(a()) | as_flags(b()) | as_flags(c()));
-        return true;
+      case kUprmt: write_any(strip_addresses(mix(mix(a(), b()), c()))); return true;
       case kImadWide:
       case kUimadWide: {
         const Value product = mix(a(), b());
@@ -363,12 +364,13 @@ class Executor {
   // Registers that an instruction beyond the model writes.
   void run_other() {
     const std::string_view name = in_.name();
-    const auto is_one_of = [name](std::initializer_list<std::string_view> names) {
-      return std::find(names.begin(), names.end(), name) != names.end();
-    };
     if (is_one_of({"FSETP", "DSETP", "HSETP2", "FCHK", "CSMTEST"})) return set_predicates(kFromUnknown);
     if (name == "R2P") {
       for (size_t p = 0; p < Instruction::kAlways; ++p) r_.predicates[p] |= kFromUnknown;
+      return;
+    }
+    if (name == "UR2UP") {
+      for (size_t p = 0; p < Instruction::kAlways; ++p) r_.uniform_predicates[p] |= kFromUnknown;
       return;
     }
     if (is_one_of({"NOP", "DEPBAR", "YIELD", "NANOSLEEP", "BREAK", "ERRBAR", "CGAERRBAR", "UTMACMDFLUSH", "LDGDEPBAR",
@@ -380,6 +382,7 @@ class Executor {
       if (name != "REDUX") set_predicate(81);
       return;
     }
+    if (name == "B2R") set_predicate(81);
     if (is_one_of({"SHFL", "MATCH"})) {
       // Another lane's value: a pointer stays unknown, a thread index remains one.
       Value v;

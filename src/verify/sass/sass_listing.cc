@@ -22,9 +22,10 @@ std::string listing(const Cubin& cubin) {
       const std::string constant = in.kind() == OpKind::kConstantLoad
                                        ? fmt::format("c[{:#x}][{:#x}]", in.constant_bank(), in.constant_offset())
                                        : "-";
-      out += fmt::format("{:x}\t{:03x}\t{}\t{}\t{}\t{}\t{}\t{}\n", offset, in.opcode(), guard,
+      out += fmt::format("{:x}\t{:03x}\t{}\t{}\t{}\t{}\t{}\t{}\t{}\n", offset, in.opcode(), guard,
                          in.name().empty() ? "?" : in.name(), access ? to_string(access->kind) : "-",
-                         access && access->is_nc ? "nc" : "-", target ? fmt::format("{:x}", *target) : "-", constant);
+                         access && access->is_nc ? "nc" : "-", target ? fmt::format("{:x}", *target) : "-", constant,
+                         in.text());
     }
   }
   return out;
