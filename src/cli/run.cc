@@ -9,8 +9,10 @@
 #include "base/env.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/run_explore.h"
 #include "cli/run_output.h"
 #include "models/glm52/layer_run.h"
+#include "plan/fault_dump.h"
 
 namespace megartp::cli {
 namespace {
@@ -29,10 +31,18 @@ struct RunArgs {
   uint64_t interleave_seed = 0;
   int64_t timeout_ms = 0;
   int64_t repeat = 1;
+  std::string schedule = "static";
+  std::string dispatch = "mixed";
+  uint32_t schedulers = 0;
+  std::string fault_dump;
+  uint32_t lose_signals_of = abi::kNoTask;
+  bool explore = false;
+  uint64_t max_executions = 1000;
   bool check = false;
   bool keep_intermediates = false;
   bool sizes_given = false;
   bool packing_given = false;
+  bool threads_given = false;
   std::shared_ptr<const KernelPlan> loaded_plan;  // of plan_file
 };
 
@@ -94,32 +104,52 @@ struct Prepared {
   std::shared_ptr<const KernelPlan> plan;  // none for cpu-reference
 };
 
-Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
-  if (a.backend == "cpu-reference") return Prepared {
-      MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes))
-      , nullptr
-    };
+Result<std::shared_ptr<const KernelPlan>> prepare_plan(const RunArgs& a, const glm52::LayerRun& run) {
+  if (!a.plan_file.empty()) {
+    MEGARTP_TRY(check_plan_fits(a.plan_file, a.loaded_plan, run));
+    return a.loaded_plan;
+  }
   PlanOptions options = a.plan;
   if (options.workers == 0 && options.target == "cpu")
     options.workers = std::max(1U, std::thread::hardware_concurrency());
+  const BuiltPlan built = MEGARTP_TRY(build_plan(run.graph, run.inputs.shapes, options));
+  if (a.common.verbose)
+    std::cerr << fmt::format("lowered in {:.0f} us, packed in {:.0f} us, workspace {} bytes\n", built.lower_ns / 1e3,
+                             built.pack_ns / 1e3, built.plan->workspace_bytes);
+  return built.plan;
+}
+
+Result<CpuThreadsOptions> threads_options(const RunArgs& a) {
   CpuThreadsOptions threads;
   const int64_t timeout = a.timeout_ms != 0 ? a.timeout_ms : MEGARTP_TRY(env_timeout_ms());
   threads.timeout = std::chrono::milliseconds(timeout);
   threads.randomize = a.interleave_seed != 0;
   threads.seed = a.interleave_seed;
+  threads.schedule = MEGARTP_TRY(parse_schedule(a.schedule));
+  threads.dispatch = MEGARTP_TRY(parse_dispatch(a.dispatch));
+  threads.num_schedulers = a.schedulers;
+  threads.lose_signals_of = a.lose_signals_of;
+  return threads;
+}
+
+Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
   Prepared prepared;
-  if (a.plan_file.empty()) {
-    const BuiltPlan built = MEGARTP_TRY(build_plan(run.graph, run.inputs.shapes, options));
-    if (a.common.verbose)
-      std::cerr << fmt::format("lowered in {:.0f} us, packed in {:.0f} us, workspace {} bytes\n", built.lower_ns / 1e3,
-                               built.pack_ns / 1e3, built.plan->workspace_bytes);
-    prepared.plan = built.plan;
-  } else {
-    MEGARTP_TRY(check_plan_fits(a.plan_file, a.loaded_plan, run));
-    prepared.plan = a.loaded_plan;
+  if (a.backend == "cpu-reference") {
+    prepared.executable = MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes));
+    return prepared;
   }
-  prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, threads));
+  prepared.plan = MEGARTP_TRY(prepare_plan(a, run));
+  const CpuThreadsOptions options = MEGARTP_TRY(threads_options(a));
+  prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, options));
   return prepared;
+}
+
+// The error of a failed run, after its fault records are saved where the user wants them.
+Error with_fault_dump(Error error, const Executable& executable, const std::string& path) {
+  if (path.empty() || executable.fault() == nullptr) return error;
+  if (const Status saved = save_fault_dump(*executable.fault(), path); !saved)
+    error.details += "the fault dump was not written: " + saved.error().to_string() + "\n";
+  return error;
 }
 
 Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::TensorMap& tensors) {
@@ -130,7 +160,9 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   auto execution = MEGARTP_TRY(glm52::LayerExecution::create(run, std::move(prepared.executable)));
   const bool always_poison = MEGARTP_TRY(env_poison());
   for (int64_t i = 0; i < a.repeat; ++i) {
-    report.stats = MEGARTP_TRY(execution.run(i == 0 || always_poison));
+    auto stats = execution.run(i == 0 || always_poison);
+    if (!stats) return tl::unexpected(with_fault_dump(std::move(stats).error(), execution.executable(), a.fault_dump));
+    report.stats = std::move(*stats);
     report.samples_ns.push_back(report.stats.wall_ns);
   }
   tensors = execution.collect();
@@ -160,6 +192,12 @@ int run_run(RunArgs& a) {
               "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer, --events and "
               "--backend cpu-reference go without it"},
         a.common, "run");
+  if (a.explore && (a.backend == "cpu-reference" || a.threads_given || a.check || !a.output.empty()))
+    return print_error(
+        Error{ErrorCode::kInvalidArgument,
+              "run: --explore runs every order in one thread; --check, --output, --repeat, --schedule, --dispatch, "
+              "--schedulers, --interleave-seed, --lose-signals-of and --backend cpu-reference go without it"},
+        a.common, "run");
   if (a.output == "-")
     return print_error(
         Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common,
@@ -168,6 +206,9 @@ int run_run(RunArgs& a) {
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
   const glm52::LayerRun run = value_or_exit(prepare_run(a), a.common, "run");
+  if (a.explore)
+    return explore_layer(run, value_or_exit(prepare_plan(a, run), a.common, "run"), a.max_executions, a.fault_dump,
+                         a.common);
   glm52::TensorMap tensors;
   const RunReport report = value_or_exit(execute(a, run, tensors), a.common, "run");
   if (!a.output.empty()) value_or_exit(save_run_output(run, tensors, a.keep_intermediates, a.output), a.common, "run");
@@ -177,6 +218,24 @@ int run_run(RunArgs& a) {
     print_report(run, report, a.common);
   }
   return report.passed() ? 0 : exit_code(ErrorCode::kMismatch);
+}
+
+void add_schedule_options(CLI::App& app, RunArgs& a) {
+  app.add_option("--schedule", a.schedule, "Static queues, or schedulers that hand out tasks")
+      ->check(CLI::IsMember({"static", "dynamic"}))
+      ->capture_default_str();
+  app.add_option("--dispatch", a.dispatch, "When the dynamic schedule hands out a task that waits")
+      ->check(CLI::IsMember({"mixed", "ahead", "just-in-time"}))
+      ->capture_default_str();
+  app.add_option("--schedulers", a.schedulers, "Threads of the dynamic schedule (default: one for every 8 workers)")
+      ->check(CLI::Range(1U, 1024U));
+  app.add_option("--fault-dump", a.fault_dump,
+                 "When the run gets stuck, write where everybody stood (JSON for *.json) for explain-fault");
+  app.add_option("--lose-signals-of", a.lose_signals_of, "Inject a fault: the signals of this task never arrive");
+  app.add_flag("--explore", a.explore, "Run a small plan in every order that can matter; exit code 1 or 6 on a fault");
+  app.add_option("--max-executions", a.max_executions, "Bound of --explore")
+      ->check(CLI::Range(uint64_t{1}, uint64_t{1} << 32))
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -203,6 +262,7 @@ Command add_run_command(CLI::App& root) {
   app->add_option("--timeout-ms", a.timeout_ms, "Give up when nothing moves for this long")
       ->check(CLI::Range(1, 3600000));
   app->add_option("--repeat", a.repeat, "Runs")->check(CLI::Range(1, 100000))->capture_default_str();
+  add_schedule_options(*app, a);
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
   app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
   app->footer(
@@ -213,6 +273,10 @@ Command add_run_command(CLI::App& root) {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
             args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") +
                                       app->count("--finalizer") + app->count("--events") >
+                                  0;
+            args->threads_given = app->count("--repeat") + app->count("--schedule") + app->count("--dispatch") +
+                                      app->count("--schedulers") + app->count("--interleave-seed") +
+                                      app->count("--lose-signals-of") >
                                   0;
             return run_run(*args);
           }};
