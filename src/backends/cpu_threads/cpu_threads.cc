@@ -9,6 +9,7 @@
 #include "backends/cpu_threads/thread_team.h"
 #include "backends/cpu_threads/threads_executable.h"
 #include "backends/cpu_threads/unproved.h"
+#include "verify/plan/event_order.h"
 #include "verify/plan/plan_proof.h"
 
 namespace megartp {
@@ -81,7 +82,13 @@ Status check_threads(const KernelPlan& plan) {
 Result<std::unique_ptr<Executable>> prepare_cpu_threads(std::shared_ptr<const KernelPlan> plan,
                                                         const CpuThreadsOptions& options) {
   MEGARTP_TRY(check_threads(*plan));  // before the proof, whose memory grows with workers
-  MEGARTP_TRY(require_proved(*plan));
+  if (options.schedule == Schedule::kDynamic) {
+    // Nothing may rest on the order of queues that this schedule ignores.
+    MEGARTP_TRY(check_plan(*plan));
+    MEGARTP_TRY(require_proved(event_order_plan(*plan)));
+  } else {
+    MEGARTP_TRY(require_proved(*plan));
+  }
   return prepare_unproved(std::move(plan), options);
 }
 

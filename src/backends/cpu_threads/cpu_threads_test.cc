@@ -182,7 +182,7 @@ TEST(CpuThreads, ALostSignalEndsInANamedErrorAndARecordThatBlamesItsTask) {
 
 TEST(CpuThreads, AGoodRunForgetsTheFault) {
   Buffers buffers(2 * 8);
-  const auto e = prepare(crossed_plan());
+  const auto e = prepare_stuck();
   ASSERT_FALSE(e->run());  // not bound: no fault either
   EXPECT_EQ(e->fault(), nullptr);
   buffers.bind(*e);

@@ -12,6 +12,7 @@
 #include "backends/backend.h"
 #include "backends/cpu_threads/dispatch_table.h"
 #include "backends/cpu_threads/rings.h"
+#include "backends/cpu_threads/unproved.h"
 #include "base/bfloat16.h"
 #include "plan/plan_test_support.h"
 
@@ -136,6 +137,22 @@ TEST(Dynamic, QueueOrderDoesNotMatter) {
   EXPECT_TRUE(chain.is_right());
 }
 
+// Sound where queues are walked, because one queue holds both; not where their order is ignored.
+TEST(Dynamic, AnOrderThatOnlyAQueueGivesIsRefused) {
+  Chain chain(2, 2);
+  KernelPlan plan = plan_of(chain, 1, EventMode::kExact);
+  for (abi::Instruction& i : plan.instructions) {
+    if (i.task_id != 2) continue;
+    i.waits[0] = {};
+    i.counts = abi::make_counts(0, abi::num_signals(i), abi::num_payload(i));
+  }
+  const auto shared = std::make_shared<const KernelPlan>(plan);
+  EXPECT_TRUE(prepare_cpu_threads(shared, {}));
+  const auto e = prepare_cpu_threads(shared, dynamic(Dispatch::kMixed, 1));
+  ASSERT_FALSE(e);
+  EXPECT_EQ(e.error().code, ErrorCode::kMismatch);
+}
+
 TEST(Dynamic, ADeadlockIsProvedAndNamed) {
   for (const Dispatch dispatch : kAllDispatch) {
     Chain chain(3, 6);
@@ -174,7 +191,12 @@ TEST(Dynamic, ACycleOfEventsIsProved) {
     }
   }
   for (const Dispatch dispatch : kAllDispatch) {
-    const auto e = prepare(plan, dynamic(dispatch, 1));
+    const auto shared = std::make_shared<const KernelPlan>(plan);
+    const auto refused = prepare_cpu_threads(shared, dynamic(dispatch, 1));
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().code, ErrorCode::kDeadlock);
+    // What stands behind the proof sees it too.
+    const auto e = std::move(prepare_unproved(shared, dynamic(dispatch, 1)).value());
     chain.bind(*e);
     const auto result = e->run();
     ASSERT_FALSE(result);
