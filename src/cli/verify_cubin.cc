@@ -13,7 +13,7 @@
 namespace megartp::cli {
 namespace {
 
-constexpr const char* kCommand = "verify-cubin";
+constexpr const char* kVerifyCubin = "verify-cubin";
 
 struct VerifyCubinArgs {
   CommonOptions common;
@@ -142,13 +142,14 @@ void print_scan(const sass::KernelScan& s, bool verbose) {
 }
 
 int run_verify_cubin(const VerifyCubinArgs& args) {
-  const sass::Cubin cubin = value_or_exit(sass::load_cubin(args.file), args.common, kCommand);
+  const sass::Cubin cubin = value_or_exit(sass::load_cubin(args.file), args.common, kVerifyCubin);
   if (args.listing) {
     std::cout << sass::listing(cubin);
     return 0;
   }
   std::optional<sass::CubinContract> contract;
-  if (!args.contract.empty()) contract = value_or_exit(sass::load_cubin_contract(args.contract), args.common, kCommand);
+  if (!args.contract.empty())
+    contract = value_or_exit(sass::load_cubin_contract(args.contract), args.common, kVerifyCubin);
   const std::vector<sass::KernelScan> scans = sass::scan_cubin(cubin);
   const std::vector<sass::CubinFinding> findings =
       contract ? sass::compare_with_contract(scans, *contract) : std::vector<sass::CubinFinding>{};
@@ -161,7 +162,7 @@ int run_verify_cubin(const VerifyCubinArgs& args) {
     j["findings"] = findings_json(findings);
     j["kernels"] = Json::array();
     for (const sass::KernelScan& s : scans) j["kernels"].push_back(scan_json(s));
-    print_json(kCommand, std::move(j));
+    print_json(kVerifyCubin, std::move(j));
     return code;
   }
   if (!contract) {

@@ -12,7 +12,7 @@
 namespace megartp::cli {
 namespace {
 
-constexpr const char* kCommand = "verify-launch";
+constexpr const char* kVerifyLaunch = "verify-launch";
 
 struct VerifyLaunchArgs {
   CommonOptions common;
@@ -98,10 +98,10 @@ void print_text(const std::string& file, const launch::Graph& graph, const launc
 }
 
 int run_verify_launch(const VerifyLaunchArgs& args) {
-  const launch::LoweredProgram program = value_or_exit(load(args.file), args.common, kCommand);
+  const launch::LoweredProgram program = value_or_exit(load(args.file), args.common, kVerifyLaunch);
   const launch::Proof proof = launch::prove(program);
   if (args.common.json)
-    print_json(kCommand, to_json(args.file, program.graph, proof));
+    print_json(kVerifyLaunch, to_json(args.file, program.graph, proof));
   else if (!args.common.quiet)
     print_text(args.file, program.graph, proof);
   return proof.is_ok() ? 0 : exit_code(ErrorCode::kMismatch);

@@ -12,7 +12,7 @@
 namespace megartp::cli {
 namespace {
 
-constexpr const char* kCommand = "verify-plan";
+constexpr const char* kVerifyPlan = "verify-plan";
 
 // What the runner keeps in shared memory; the rest of its limits are the target's.
 struct FrameOptions {
@@ -73,7 +73,7 @@ int report(const KernelPlan& plan, const PlanLimits& limits, const CommonOptions
                        {"regions", s.num_regions},     {"distinct_regions", s.num_distinct_regions},
                        {"orderings", s.num_orderings}, {"shared_tensors", s.num_shared_tensors},
                        {"passes", s.num_passes},       {"prove_ns", ns}};
-    print_json(kCommand, std::move(j));
+    print_json(kVerifyPlan, std::move(j));
     return code;
   }
   for (const PlanFinding& f : proof.findings)
@@ -102,20 +102,20 @@ int verify_model(const VerifyModelArgs& a) {
     return print_error(Error{ErrorCode::kInvalidArgument,
                              "verify: give a model name or what to verify, as in 'verify "
                              "plan FILE' (--help shows the usage)"},
-                       a.common, kCommand);
-  const Model model = value_or_exit(load_model(a.model), a.common, kCommand);
+                       a.common, kVerifyPlan);
+  const Model model = value_or_exit(load_model(a.model), a.common, kVerifyPlan);
   const OpGraph graph = glm52::attention_pre_graph(model.config, model.options, a.model.layer, a.num_layers);
-  if (!graph.status()) return print_error(graph.status().error(), a.common, kCommand);
+  if (!graph.status()) return print_error(graph.status().error(), a.common, kVerifyPlan);
   const ShapeEnv shapes =
-      value_or_exit(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()), a.common, kCommand);
-  const BuiltPlan built = value_or_exit(build_plan(graph, shapes, a.plan), a.common, kCommand);
-  return report(*built.plan, value_or_exit(limits_for(a.plan.target, a.frame), a.common, kCommand), a.common);
+      value_or_exit(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()), a.common, kVerifyPlan);
+  const BuiltPlan built = value_or_exit(build_plan(graph, shapes, a.plan), a.common, kVerifyPlan);
+  return report(*built.plan, value_or_exit(limits_for(a.plan.target, a.frame), a.common, kVerifyPlan), a.common);
 }
 
 int verify_plan(const VerifyPlanArgs& a) {
-  const KernelPlan plan = value_or_exit(load_plan_structure(a.file), a.common, kCommand);
+  const KernelPlan plan = value_or_exit(load_plan_structure(a.file), a.common, kVerifyPlan);
   const std::string& target = a.target.empty() ? plan.target : a.target;
-  return report(plan, value_or_exit(limits_for(target, a.frame), a.common, kCommand), a.common);
+  return report(plan, value_or_exit(limits_for(target, a.frame), a.common, kVerifyPlan), a.common);
 }
 
 }  // namespace
