@@ -100,9 +100,9 @@ class Instruction {
   uint8_t src_b() const { return field(32, 8); }
   uint8_t src_c() const { return field(64, 8); }
   uint32_t immediate() const { return static_cast<uint32_t>(lo_ >> 32); }
-  // Constant bank operand.
+  // Constant bank operand; the offset is in bytes.
   uint32_t constant_bank() const { return field(54, 5); }
-  uint32_t constant_offset() const { return static_cast<uint32_t>(lo_ >> 40 & 0x3fffU) * 4; }
+  uint32_t constant_offset() const { return static_cast<uint32_t>(lo_ >> 38 & 0xffffU); }
   // Registers of 32 bits that a memory instruction moves.
   uint32_t num_data_registers() const;
 

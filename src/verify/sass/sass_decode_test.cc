@@ -69,6 +69,15 @@ TEST(SassDecode, Targets) {
   EXPECT_EQ(Instruction(0x0000001005047948, 0x000fe20003c00000).target(0x10), 0x1030);  // WARPSYNC.COLLECTIVE
 }
 
+TEST(SassDecode, ConstantOffsetsAreInBytes) {
+  const Instruction whole(0x00008400ff1e7b82, 0x000e620000000a00);  // LDC.64 R30, c[0x0][0x210]
+  EXPECT_EQ(whole.constant_bank(), 0U);
+  EXPECT_EQ(whole.constant_offset(), 0x210U);
+  EXPECT_EQ(Instruction(0x00c0050000067ab9, 0x000fcc0000000800).constant_bank(), 3U);  // ULDC UR6, c[0x3][0x14]
+  EXPECT_EQ(Instruction(0x00c0050000067ab9, 0x000fcc0000000800).constant_offset(), 0x14U);
+  EXPECT_EQ(Instruction(0x00008940ff007b82, 0x000e620000000000).constant_offset(), 0x225U);  // LDC.U8 R0, c[0x0][0x225]
+}
+
 TEST(SassDecode, ConditionsOfControlInstructions) {
   EXPECT_FALSE(Instruction(0x00000000000c7947, 0x000fec0003800000).is_conditional());
   EXPECT_TRUE(Instruction(0x0000000000681947, 0x000fea0003800000).is_conditional());  // @P1 BRA

@@ -113,7 +113,7 @@ Order OrderAnalysis::order(uint32_t instruction) const {
 // For every node: does a thread that stands there, or, where threads part by their index, one of them, pass a wait
 // before a goal? Loops end, so back edges are left aside. Ways that come to no goal do not count.
 bool OrderAnalysis::some_thread_waits_before(const std::function<bool(uint32_t)>& is_goal) const {
-  enum Answer : uint8_t { kNoGoal, kNo, kYes };
+  enum Answer : uint8_t { kNoGoal, kUnwaited, kWaits };
   std::vector<uint8_t> answers(flow_.num_nodes(), kNoGoal);
   const auto& order = flow_.order();
   for (auto it = order.rbegin(); it != order.rend(); ++it) {
@@ -123,17 +123,17 @@ bool OrderAnalysis::some_thread_waits_before(const std::function<bool(uint32_t)>
     const auto successors = flow_.successors(node);
     for (size_t i = 0; i < successors.size(); ++i) {
       if (flow_.is_back_edge(node, i)) continue;
-      any_yes |= answers[successors[i]] == kYes;
-      any_no |= answers[successors[i]] == kNo;
+      any_yes |= answers[successors[i]] == kWaits;
+      any_no |= answers[successors[i]] == kUnwaited;
     }
     if (is_instruction && is_goal(node)) any_no = true;
     const bool is_split =
         is_instruction && flow_.code()[node].is_conditional() && depends_on_thread_alone(trace_.condition(node));
-    uint8_t answer = any_no && !(is_split && any_yes) ? kNo : any_yes ? kYes : kNoGoal;
-    if (is_instruction && is_wait(flow_.code()[node]) && (any_yes || any_no)) answer = kYes;
+    uint8_t answer = any_no && !(is_split && any_yes) ? kUnwaited : any_yes ? kWaits : kNoGoal;
+    if (is_instruction && is_wait(flow_.code()[node]) && (any_yes || any_no)) answer = kWaits;
     answers[node] = answer;
   }
-  return answers[flow_.entry()] == kYes;
+  return answers[flow_.entry()] == kWaits;
 }
 
 void OrderAnalysis::find_ordering_barriers() {
