@@ -1,4 +1,5 @@
-// One thread waits and everyone else is ordered behind it by the CTA barrier: sound with plain loads and with a contract that says so.
+// One thread waits and everyone else is ordered behind it by the CTA barrier: sound with plain loads and with a
+// contract that says so.
 #include "common.cuh"
 
 extern "C" __global__ void add_bias(const float* x, const float* bias, float* y) {

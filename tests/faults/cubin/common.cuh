@@ -1,8 +1,8 @@
 // What the kernels of this folder share. Pointers come in by value without __restrict__ unless a case is about it.
 #pragma once
 
-#include <cstdint>
 #include <cuda_runtime.h>
+#include <cstdint>
 
 __device__ __forceinline__ void grid_wait() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
 __device__ __forceinline__ void grid_trigger() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }

@@ -1,5 +1,5 @@
-// Ordinary stores fill a tile in shared memory, a barrier follows, one thread lets the copy engine read it: the engine works through
-// another proxy and needs a fence between.
+// Ordinary stores fill a tile in shared memory, a barrier follows, one thread lets the copy engine read it: the engine
+// works through another proxy and needs a fence between.
 #include "common.cuh"
 
 extern "C" __global__ void store_tile(const float* x, float* y) {

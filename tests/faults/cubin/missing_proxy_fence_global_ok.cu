@@ -19,8 +19,8 @@ extern "C" __global__ void write_then_fetch(const float* x, float* row, float* y
   }
   __syncthreads();
   asm volatile(
-      "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra AGAIN;\n}" ::"r"(
-          smem_address(&bar))
+      "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra AGAIN;\n}" ::
+          "r"(smem_address(&bar))
       : "memory");
   y[threadIdx.x] = tile[threadIdx.x ^ 1];
 }

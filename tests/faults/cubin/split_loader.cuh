@@ -15,18 +15,19 @@ __device__ __forceinline__ void load_tile(const CUtensorMap* map, void* tile, ui
 }
 __device__ __forceinline__ void wait_for(uint64_t* bar) {
   asm volatile(
-      "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra AGAIN;\n}" ::"r"(
-          smem_address(bar))
+      "{\n.reg .pred done;\nAGAIN:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], 0;\n@!done bra AGAIN;\n}" ::
+          "r"(smem_address(bar))
       : "memory");
 }
 
-extern "C" __global__ void multiply(const __grid_constant__ CUtensorMap weights, const __grid_constant__ CUtensorMap activations,
-                                    float* out) {
+extern "C" __global__ void multiply(const __grid_constant__ CUtensorMap weights,
+                                    const __grid_constant__ CUtensorMap activations, float* out) {
   __shared__ alignas(128) float tile_w[256];
   __shared__ alignas(128) float tile_x[256];
   __shared__ alignas(8) uint64_t full[2];
   if (threadIdx.x == 0) {
-    for (int i = 0; i < 2; ++i) asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(smem_address(&full[i])) : "memory");
+    for (int i = 0; i < 2; ++i)
+      asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(smem_address(&full[i])) : "memory");
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("prefetch.tensormap [%0];" ::"l"(&weights) : "memory");
   }

@@ -1,4 +1,5 @@
-// The wait stands in the loop under `first`; iterations are unrolled and the read-only loads of later ones end up above it.
+// The wait stands in the loop under `first`; iterations are unrolled and the read-only loads of later ones end up above
+// it.
 #include "common.cuh"
 
 extern "C" __global__ void sum_tiles(const float* __restrict__ x, float* __restrict__ y, int tiles) {

@@ -1,5 +1,5 @@
-// Weights are loaded into registers before the wait, which the contract allows; the pointer of the scales comes out of a table in
-// memory, so nothing shows where that load goes.
+// Weights are loaded into registers before the wait, which the contract allows; the pointer of the scales comes out of
+// a table in memory, so nothing shows where that load goes.
 #include "common.cuh"
 
 extern "C" __global__ void scaled_copy(const float* x, const float* weights, const float* const* tables, float* y) {

@@ -1,9 +1,9 @@
 // Arithmetic of every type, matrix instructions of a warp, conversions and bit operations.
-#include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_fp8.h>
 #include <mma.h>
+#include <cstdint>
 
 extern "C" __global__ void integers(const int* p, int* q, const unsigned* u, const long long* l, long long* m) {
   const int a = p[0], b = p[1], c = p[2];
@@ -28,8 +28,8 @@ extern "C" __global__ void floats(const float* p, float* q, const double* d, dou
   i[3] = static_cast<int>(p[9]) + static_cast<int>(d[8]);
   reinterpret_cast<long long*>(i)[4] = static_cast<long long>(p[10]) + static_cast<long long>(d[9]);
 }
-extern "C" __global__ void halves(const __half2* p, __half2* q, const __nv_bfloat162* b, __nv_bfloat162* c, const float* f,
-                                  __nv_fp8_e4m3* e, unsigned* u) {
+extern "C" __global__ void halves(const __half2* p, __half2* q, const __nv_bfloat162* b, __nv_bfloat162* c,
+                                  const float* f, __nv_fp8_e4m3* e, unsigned* u) {
   q[0] = __hfma2(p[0], p[1], p[2]);
   q[1] = __hmax2(p[3], p[4]);
   q[2] = __hadd2(p[5], __hmul2(p[6], p[7]));
@@ -41,8 +41,9 @@ extern "C" __global__ void halves(const __half2* p, __half2* q, const __nv_bfloa
   q[5] = static_cast<__half2>(__nv_fp8x2_e4m3(make_float2(f[3], f[4])));
   u[0] = __hbeq2(p[11], p[12]) ? 1u : 0u;
 }
-extern "C" __global__ void warp_matrices(const __half* a, const __half* b, float* c, const signed char* ia, const signed char* ib, int* ic,
-                                         const double* da, const double* db, double* dc) {
+extern "C" __global__ void warp_matrices(const __half* a, const __half* b, float* c, const signed char* ia,
+                                         const signed char* ib, int* ic, const double* da, const double* db,
+                                         double* dc) {
   using namespace nvcuda::wmma;
   fragment<matrix_a, 16, 16, 16, __half, row_major> fa;
   fragment<matrix_b, 16, 16, 16, __half, col_major> fb;

@@ -1,6 +1,7 @@
-// Control flow: loops, switches, calls that are not inlined, recursion, function pointers, early exits, traps, divergence.
-#include <cstdint>
+// Control flow: loops, switches, calls that are not inlined, recursion, function pointers, early exits, traps,
+// divergence.
 #include <cuda_runtime.h>
+#include <cstdint>
 
 __device__ __noinline__ int helper(int a, int b) { return a % (b + 1) + (a << 3); }
 __device__ __noinline__ int loads_in_helper(const int* p, int i) { return p[i] + p[i + 7] * 3; }

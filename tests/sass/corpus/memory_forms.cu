@@ -1,12 +1,12 @@
 // Every way to touch global memory, each in one small kernel, so that every memory opcode and modifier occurs.
-#include <cstdint>
 #include <cuda_runtime.h>
+#include <cstdint>
 
-#define LOAD_KERNEL(name, type, op, constraint, reg)                                                    \
-  extern "C" __global__ void name(const type* p, type* q) {                                             \
-    reg v;                                                                                              \
-    asm volatile(op " %0, [%1];" : "=" constraint(v) : "l"(p + threadIdx.x) : "memory");                \
-    q[threadIdx.x] = static_cast<type>(v);                                                              \
+#define LOAD_KERNEL(name, type, op, constraint, reg)                                     \
+  extern "C" __global__ void name(const type* p, type* q) {                              \
+    reg v;                                                                               \
+    asm volatile(op " %0, [%1];" : "=" constraint(v) : "l"(p + threadIdx.x) : "memory"); \
+    q[threadIdx.x] = static_cast<type>(v);                                               \
   }
 
 LOAD_KERNEL(load_u8, uint8_t, "ld.global.u8", "r", uint32_t)
@@ -135,7 +135,9 @@ extern "C" __global__ void texture_and_surface(cudaTextureObject_t t, cudaSurfac
   q[threadIdx.x] = a + e;
 }
 __constant__ int table[64];
-extern "C" __global__ void constant_table(const int* p, int* q) { q[threadIdx.x] = table[p[threadIdx.x] & 63] + table[5]; }
+extern "C" __global__ void constant_table(const int* p, int* q) {
+  q[threadIdx.x] = table[p[threadIdx.x] & 63] + table[5];
+}
 __device__ int counter;
 extern "C" __global__ void device_variable(int* q) { q[threadIdx.x] = atomicAdd(&counter, 1); }
 extern "C" __global__ void multimem(float* p, float* q) {

@@ -1,7 +1,7 @@
 // Bulk copies, tensor copies, mbarriers, clusters, register reallocation and warpgroup matrix multiply.
-#include <cstdint>
 #include <cuda.h>
 #include <cuda_runtime.h>
+#include <cstdint>
 
 __device__ __forceinline__ uint32_t smem(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
@@ -14,8 +14,8 @@ __device__ __forceinline__ void mbarrier_wait(uint32_t bar, uint32_t parity) {
       : "memory");
 }
 
-extern "C" __global__ void tensor_copies(const __grid_constant__ CUtensorMap in, const __grid_constant__ CUtensorMap out,
-                                         int x, int y) {
+extern "C" __global__ void tensor_copies(const __grid_constant__ CUtensorMap in,
+                                         const __grid_constant__ CUtensorMap out, int x, int y) {
   __shared__ alignas(128) float tile[1024];
   __shared__ alignas(8) uint64_t bar;
   if (threadIdx.x == 0) {
@@ -35,12 +35,13 @@ extern "C" __global__ void tensor_copies(const __grid_constant__ CUtensorMap in,
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
   __syncthreads();
   if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&out), "r"(x), "r"(y),
-                 "r"(smem(tile))
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&out), "r"(x),
+                 "r"(y), "r"(smem(tile))
                  : "memory");
-    asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&out),
-                 "r"(x), "r"(y), "r"(smem(tile))
-                 : "memory");
+    asm volatile(
+        "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&out),
+        "r"(x), "r"(y), "r"(smem(tile))
+        : "memory");
     asm volatile("cp.async.bulk.commit_group;");
     asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
     asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
@@ -74,14 +75,15 @@ extern "C" __global__ void bulk_copies(const char* in, char* out, float* sum) {
   if (threadIdx.x == 0) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(smem(&bar)));
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], 4096;" ::"r"(smem(&bar)) : "memory");
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 4096, [%2];" ::"r"(
-                     smem(buffer)),
-                 "l"(in), "r"(smem(&bar))
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], 4096, [%2];" ::"r"(smem(buffer)),
+        "l"(in), "r"(smem(&bar))
+        : "memory");
   }
   mbarrier_wait(smem(&bar), 0);
   if (threadIdx.x == 0) {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 4096;" ::"l"(out), "r"(smem(buffer)) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], 4096;" ::"l"(out), "r"(smem(buffer))
+                 : "memory");
     asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], 4096;" ::"l"(sum),
                  "r"(smem(buffer))
                  : "memory");
@@ -135,11 +137,10 @@ extern "C" __global__ void __launch_bounds__(256) register_split(const float* p,
 extern "C" __global__ void warpgroup_multiply(float* q, uint64_t a, uint64_t b) {
   float d0 = 0, d1 = 0, d2 = 0, d3 = 0;
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
-      : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
-      : "l"(a), "l"(b)
-      : "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%0, %1, %2, %3}, %4, %5, 1, 1, 1, 0, 0;"
+               : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
+               : "l"(a), "l"(b)
+               : "memory");
   asm volatile("wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%0, %1, %2, %3}, %4, %5, 1, 1, 1;"
                : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3)
                : "l"(a), "l"(b)
@@ -165,8 +166,8 @@ extern "C" __global__ void matrix_in_shared(const uint32_t* p, uint32_t* q) {
                : "=r"(a), "=r"(b), "=r"(c), "=r"(d)
                : "r"(smem(s) + threadIdx.x * 16)
                : "memory");
-  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem(s) + threadIdx.x * 16), "r"(a),
-               "r"(b), "r"(c), "r"(d)
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(smem(s) + threadIdx.x * 16),
+               "r"(a), "r"(b), "r"(c), "r"(d)
                : "memory");
   q[threadIdx.x] = s[threadIdx.x] + a;
 }
