@@ -129,7 +129,7 @@ class Explainer {
       return fmt::format("the scheduler holds task {} ({}) back for {}: {} of {} signals came", r.task_id, op_of(r),
                          event_of(r.event), r.actual, r.expected);
     const std::string where = r.slot == kFaultNone ? ""
-                              : is_dynamic()       ? fmt::format(" after {} tasks", r.slot)
+                              : is_dynamic()       ? fmt::format(" after {} {}", r.slot, r.slot == 1 ? "task" : "tasks")
                                                    : fmt::format(" in slot {}", r.slot);
     return fmt::format("{} waits{} ({}, task {}) for {}: {} of {} signals came", who(r), where, op_of(r), r.task_id,
                        event_of(r.event), r.actual, r.expected);
