@@ -27,7 +27,7 @@ std::string escape_mermaid(std::string_view text) {
   return out;
 }
 
-std::string label(const std::vector<std::string>& lines) {
+std::string mermaid_label(const std::vector<std::string>& lines) {
   std::string out;
   for (size_t i = 0; i < lines.size(); ++i) out += (i == 0 ? "" : "<br/>") + escape_mermaid(lines[i]);
   return out;
@@ -63,10 +63,11 @@ std::string to_mermaid(const OpGraph& graph) {
   std::string out = fmt::format("flowchart TB\n  %% {}\n", escape_mermaid(graph.name()));
   for (size_t i = 0; i < view.nodes.size(); ++i) {
     const NodeShape shape = node_shape(view.nodes[i].kind);
-    out += fmt::format("  n{}{}\"{}\"{}:::{}\n", i, shape.open, label(view.nodes[i].lines), shape.close, shape.style);
+    out += fmt::format("  n{}{}\"{}\"{}:::{}\n", i, shape.open, mermaid_label(view.nodes[i].lines), shape.close,
+                       shape.style);
   }
   for (const ViewEdge& e : view.edges) {
-    const std::string text = e.lines.empty() ? "" : fmt::format("|\"{}\"|", label(e.lines));
+    const std::string text = e.lines.empty() ? "" : fmt::format("|\"{}\"|", mermaid_label(e.lines));
     out += fmt::format("  n{} {}{} n{}\n", e.source, arrow(e.kind), text, e.target);
   }
   return out +

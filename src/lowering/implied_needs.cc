@@ -15,12 +15,12 @@ namespace {
 
 constexpr uint32_t kMaxDepth = 256;    // stages between
 constexpr uint64_t kWorkPerTask = 64;  // of the whole graph
-constexpr uint64_t kFreeWork = 1U << 20;
+constexpr uint64_t kFreeProofWork = 1U << 20;
 
 class Reducer {
  public:
   Reducer(const TaskGraph& graph, Dependencies& d)
-      : graph_(graph), d_(d), max_work_(kFreeWork + kWorkPerTask * graph.tasks.size()) {}
+      : graph_(graph), d_(d), max_work_(kFreeProofWork + kWorkPerTask * graph.tasks.size()) {}
 
   void run() {
     for (ListId list = 1; list < d_.lists.size(); ++list)
