@@ -38,6 +38,13 @@ const OpFamily* find_op_family_by_opcode(uint32_t opcode) {
   return nullptr;
 }
 
+const DeviceFamily* find_device_family(std::string_view kind) {
+  static const std::vector<const DeviceFamily*> families = generated_device_families();
+  for (const DeviceFamily* f : families)
+    if (f->kind() == kind) return f;
+  return nullptr;
+}
+
 std::string_view opcode_name(uint32_t opcode) {
   if (opcode == abi::kOpcodeNoOp) return "noop";
   if (opcode == abi::kOpcodeRelay) return "relay";

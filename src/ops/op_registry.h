@@ -3,8 +3,10 @@
 
 #include <vector>
 
+#include "ops/device_kernel.h"
 #include "ops/op_family.h"
 
 namespace megartp {
 std::vector<const OpFamily*> generated_op_families();
+std::vector<const DeviceFamily*> generated_device_families();
 }  // namespace megartp
