@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_graph/host_executable.h"
-#include "backends/cuda_graph/test_plans.h"
+#include "support/cuda_plans.h"
 #include "backends/cuda_graph/weight_packing.h"
 
 namespace megartp::cuda_graph {

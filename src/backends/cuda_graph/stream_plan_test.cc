@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "backends/cuda_graph/test_plans.h"
+#include "support/cuda_plans.h"
 
 namespace megartp::cuda_graph {
 namespace {
