@@ -275,7 +275,7 @@ TEST(LaunchPlan, AnEarlyReadOfProducedDataLowersTheLevel) {
   ASSERT_FALSE(forced);
   EXPECT_EQ(forced.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(error_of(forced), HasSubstr("does not prove with A->B=prefetch"));
-  EXPECT_THAT(error_of(forced), HasSubstr("B reads add"));
+  EXPECT_THAT(error_of(forced), HasSubstr("B reads A.out[0,512) before its wait"));
 }
 
 TEST(LaunchPlan, AnImpliedEdgeGoesUnlessTheProofNeedsIt) {
@@ -325,6 +325,9 @@ TEST(LaunchPlan, NamesOfModesAndLevelsReadBack) {
     EXPECT_EQ(*parse_edge_level(to_string(l)), l);
   EXPECT_THAT(parse_edge_level("early").error().message,
               HasSubstr("'early' is no edge level; known are full, enter-only"));
+  EXPECT_EQ(*parse_edge_setting("A0->B0.gemm=prologue"), std::pair(std::string("A0->B0.gemm"), EdgeLevel::kPrologue));
+  EXPECT_FALSE(parse_edge_setting("A0->B0.gemm"));
+  EXPECT_FALSE(parse_edge_setting("A0=full"));
 }
 
 }  // namespace
