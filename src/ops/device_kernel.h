@@ -130,6 +130,8 @@ class DeviceContext {
   // A private tensor "<op>.<name>", 256-byte aligned. Zeroed ones are set to zero once, before the first run: counters that every run
   // leaves at a multiple of what they count to.
   virtual TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool zeroed = false) = 0;
+  // A private I32 tensor of these words, the same in every run: what follows from the shapes, such as which rows belong to which request.
+  virtual TensorId add_constant(std::string_view name, std::vector<uint32_t> words) = 0;
 
   TensorId input(uint32_t i) const { return op().inputs[i]; }
   TensorId output(uint32_t i) const { return op().outputs[i]; }

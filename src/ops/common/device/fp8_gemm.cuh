@@ -1,0 +1,261 @@
+// One tile of a block-scaled FP8 GEMM with few rows: out[m, n] = sum over 128-wide K blocks of
+// (sum of x * w in the block, tensor cores) * (x_scale[m, kb] * w_scale[n / 128, kb]), fp32, K blocks ascending.
+//
+// The operands are swapped: 64 or 128 weight rows are wgmma's M, the tokens its N. Roles, each in warps of its own:
+//
+//   weight loader      ring of stages <- weights; waits for nobody but the ring
+//   activation loader  waits for the producers, then the same stages <- x
+//   consumers          one warpgroup per 64 or 128 weight rows: wgmma, promotion, epilogue
+//
+// A stage is full when both loaders have arrived and all bytes are there; it is empty when every consumer warp has arrived.
+#pragma once
+
+#include "device/frame.cuh"
+#include "device/numeric.cuh"
+#include "device/wgmma.cuh"
+
+namespace megartp::device {
+
+inline constexpr uint32_t kPieceRows = 64;
+inline constexpr uint32_t kPieceBytes = 8192;  // WeightLayout::kTiles64x128
+
+// kTileN: weight rows of a tile, 64 or 128. kTileM: tokens, 8 to 128. kBlocks: K blocks of a stage. kTiled: the weights' layout.
+template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, bool kTiled_>
+struct GemmShape {
+  static constexpr int kTileN = kTileN_;
+  static constexpr int kTileM = kTileM_;
+  static constexpr int kBlocks = kBlocks_;
+  static constexpr int kStages = kStages_;
+  static constexpr bool kTiled = kTiled_;
+  // A warpgroup takes both halves of a tile of 128 rows while the accumulators of both fit its registers.
+  static constexpr int kWarpgroups = kTileN == 128 && kTileM > 32 ? 2 : 1;
+  static constexpr int kHalves = kTileN / 64 / kWarpgroups;
+  static constexpr int kConsumers = kWarpgroups * 128;
+  static constexpr int kThreads = kConsumers + 64;
+  static constexpr int kWeightBytes = kTileN * 128 * kBlocks;
+  static constexpr int kXBytes = kTileM * 128 * kBlocks;
+  static constexpr int kStageBytes = kWeightBytes + kXBytes;
+  static constexpr int kRegisters = kTileM / 2;
+
+  // Dynamic shared memory: ring (1024-byte aligned), barriers, scales of x [blocks, kTileM], scales of w [blocks].
+  __host__ __device__ static constexpr uint32_t barrier_offset() { return kStages * kStageBytes; }
+  __host__ __device__ static constexpr uint32_t scale_offset() { return barrier_offset() + 128; }
+  __host__ __device__ static constexpr uint32_t smem_bytes(uint32_t k_blocks) {
+    return 1024 + scale_offset() + 4 * k_blocks * (kTileM + 1);
+  }
+  static_assert(kStages <= 8 && kBlocks <= 4 && kTileM % 8 == 0 && kStageBytes % 1024 == 0);
+};
+
+// Where one tile's operands are.
+struct GemmTile {
+  const uint8_t* pieces;     // kTiled: the first piece of the tile's first 64 rows
+  uint32_t piece_row_bytes;  // from 64 rows to the next 64
+  const TensorMap* w_map;    // otherwise: FP8 [N, K], box {128, kTileN}
+  uint32_t n_begin;          // row of w_map
+  const float* w_scale;      // of the tile's first K block; consecutive
+  const TensorMap* x_map;    // FP8 [M, K], box {128, kTileM}
+  const float* x_scale;      // F32 [M, x_scale_stride], at row 0 and the tile's first K block
+  uint32_t x_scale_stride;
+  uint32_t m_begin;
+  uint32_t m_count;
+  uint32_t block_begin;  // K blocks
+  uint32_t block_count;
+};
+
+template <class S>
+struct GemmSmem {
+  uint8_t* ring;
+  uint64_t* full;
+  uint64_t* empty;
+  float* x_scale;
+  float* w_scale;
+
+  __device__ explicit GemmSmem(uint8_t* dynamic, uint32_t max_blocks) {
+    ring = dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U);
+    full = reinterpret_cast<uint64_t*>(ring + S::barrier_offset());
+    empty = full + S::kStages;
+    x_scale = reinterpret_cast<float*>(ring + S::scale_offset());
+    w_scale = x_scale + max_blocks * S::kTileM;
+  }
+  __device__ uint8_t* weights(uint32_t stage) const { return ring + stage * S::kStageBytes; }
+  __device__ uint8_t* x(uint32_t stage) const { return weights(stage) + S::kWeightBytes; }
+  // By one thread.
+  __device__ void init() const {
+    for (int s = 0; s < S::kStages; ++s) {
+      mbarrier_init(&full[s], 2);
+      mbarrier_init(&empty[s], S::kConsumers / 32);
+    }
+    mbarrier_init_fence();
+  }
+};
+
+// The weights of half h and block b of a stage.
+template <class S>
+__device__ inline uint32_t weight_offset(int half, int block) {
+  if constexpr (S::kTiled) return (half * S::kBlocks + block) * kPieceBytes;
+  return (block * (S::kTileN / 64) + half) * kPieceBytes;
+}
+
+// By a warp.
+template <class S>
+__device__ void load_weights(const GemmSmem<S>& smem, const GemmTile& t) {
+  if (lane_index() != 0) return;
+  const uint32_t iterations = ceil_div(t.block_count, S::kBlocks);
+  for (uint32_t i = 0; i < iterations; ++i) {
+    const uint32_t stage = i % S::kStages;
+    if (i >= S::kStages) mbarrier_wait(&smem.empty[stage], (i / S::kStages - 1) & 1);
+    const uint32_t begin = i * S::kBlocks;
+    const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
+    mbarrier_arrive_expect(&smem.full[stage], blocks * S::kTileN * 128);
+    if constexpr (S::kTiled) {
+#pragma unroll
+      for (int half = 0; half < S::kTileN / 64; ++half)
+        bulk_load(smem.weights(stage) + weight_offset<S>(half, 0), t.pieces + half * t.piece_row_bytes + begin * kPieceBytes,
+                  blocks * kPieceBytes, &smem.full[stage], kEvictFirst);
+    } else {
+      for (uint32_t b = 0; b < blocks; ++b)
+        tma_load_2d(smem.weights(stage) + weight_offset<S>(0, b), t.w_map, (t.block_begin + begin + b) * 128, t.n_begin,
+                    &smem.full[stage], kEvictFirst);
+    }
+  }
+}
+
+// By a warp.
+template <class S, class Frame>
+__device__ void load_activations(const GemmSmem<S>& smem, const GemmTile& t, const Frame& frame) {
+  if (lane_index() != 0) return;
+  frame.wait_inputs();
+  // x was written by ordinary stores; the copy engine reads it.
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+  const uint32_t iterations = ceil_div(t.block_count, S::kBlocks);
+  for (uint32_t i = 0; i < iterations; ++i) {
+    const uint32_t stage = i % S::kStages;
+    if (i >= S::kStages) mbarrier_wait(&smem.empty[stage], (i / S::kStages - 1) & 1);
+    const uint32_t begin = i * S::kBlocks;
+    const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
+    mbarrier_arrive_expect(&smem.full[stage], blocks * S::kTileM * 128);
+    for (uint32_t b = 0; b < blocks; ++b)
+      tma_load_2d(smem.x(stage) + b * S::kTileM * 128, t.x_map, (t.block_begin + begin + b) * 128, t.m_begin,
+                  &smem.full[stage]);
+  }
+}
+
+// The sums of a consumer thread: half, then wgmma's registers.
+template <class S>
+struct GemmSums {
+  float v[S::kHalves][S::kRegisters];
+
+  // f(n in the tile, token in the tile, value); tokens in pairs of neighbours, rows of n 8 apart.
+  template <class F>
+  __device__ void for_each(uint32_t thread, F&& f) const {
+    const uint32_t row = thread / 128 * 64 * S::kHalves + thread % 128 / 32 * 16 + thread % 32 / 4;
+    const uint32_t q = thread % 4;
+#pragma unroll
+    for (int half = 0; half < S::kHalves; ++half)
+#pragma unroll
+      for (int i = 0; i < S::kRegisters; ++i)
+        f(row + half * 64 + (i & 2) * 4, (i / 4) * 8 + q * 2 + (i & 1), v[half][i]);
+  }
+};
+
+// Waits for stage `it`, multiplies its first kCount blocks and gives it back. All products are started at once; blocks are promoted in
+// ascending order while later ones still run.
+template <class S, int kCount>
+__device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half, GemmSums<S>& sums) {
+  const uint32_t stage = it % S::kStages;
+  mbarrier_wait(&smem.full[stage], (it / S::kStages) & 1);
+  const uint8_t* weights = smem.weights(stage);
+  const uint8_t* x = smem.x(stage);
+  float d[kCount][S::kHalves][S::kRegisters];
+  wgmma_fence();
+#pragma unroll
+  for (int b = 0; b < kCount; ++b) {
+    const uint64_t xd = wgmma_descriptor(x + b * S::kTileM * 128);
+#pragma unroll
+    for (int h = 0; h < S::kHalves; ++h) {
+      const uint64_t wd = wgmma_descriptor(weights + weight_offset<S>(first_half + h, b));
+#pragma unroll
+      for (int k = 0; k < 4; ++k) WgmmaFp8<S::kTileM>::run(d[b][h], wd + 2 * k, xd + 2 * k, k != 0);
+    }
+    wgmma_commit();
+  }
+  const float* scales = smem.x_scale + it * S::kBlocks * S::kTileM + thread % 4 * 2;
+  const auto promote = [&](int b) {
+    const float w = smem.w_scale[it * S::kBlocks + b];
+#pragma unroll
+    for (int j = 0; j < S::kTileM / 8; ++j) {
+      const float s0 = scales[b * S::kTileM + 8 * j] * w;
+      const float s1 = scales[b * S::kTileM + 8 * j + 1] * w;
+#pragma unroll
+      for (int h = 0; h < S::kHalves; ++h) {
+        float* v = sums.v[h] + 4 * j;
+        const float* r = d[b][h] + 4 * j;
+        v[0] = fmaf(r[0], s0, v[0]);
+        v[1] = fmaf(r[1], s1, v[1]);
+        v[2] = fmaf(r[2], s0, v[2]);
+        v[3] = fmaf(r[3], s1, v[3]);
+      }
+    }
+  };
+  const auto finish = [&](int b) {
+#pragma unroll
+    for (int h = 0; h < S::kHalves; ++h) wgmma_hold(d[b][h]);
+    promote(b);
+  };
+  if constexpr (kCount == 4) {
+    wgmma_wait<3>();
+    finish(0);
+  }
+  if constexpr (kCount >= 3) {
+    wgmma_wait<2>();
+    finish(kCount - 3);
+  }
+  if constexpr (kCount >= 2) {
+    wgmma_wait<1>();
+    finish(kCount - 2);
+  }
+  wgmma_wait<0>();
+#pragma unroll
+  for (int h = 0; h < S::kHalves; ++h) wgmma_hold(d[kCount - 1][h]);
+  if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
+  promote(kCount - 1);
+}
+
+// By all consumer threads, `thread` from 0. Named barrier 1 is theirs.
+template <class S, class Frame>
+__device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread, const Frame& frame, GemmSums<S>& sums) {
+  for (uint32_t b = thread; b < t.block_count; b += S::kConsumers) smem.w_scale[b] = t.w_scale[b];
+  frame.wait_inputs();
+  for (uint32_t i = thread; i < t.block_count * S::kTileM; i += S::kConsumers) {
+    const uint32_t m = i / t.block_count;
+    const uint32_t b = i % t.block_count;
+    smem.x_scale[b * S::kTileM + m] = m < t.m_count ? load_global(t.x_scale + (t.m_begin + m) * t.x_scale_stride + b) : 0.0F;
+  }
+  named_barrier(1, S::kConsumers);
+
+#pragma unroll
+  for (int h = 0; h < S::kHalves; ++h)
+#pragma unroll
+    for (int i = 0; i < S::kRegisters; ++i) sums.v[h][i] = 0.0F;
+  const uint32_t first_half = warp_index() / 4 * S::kHalves;
+  const uint32_t full_stages = t.block_count / S::kBlocks;
+  for (uint32_t it = 0; it < full_stages; ++it)
+    multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
+  // The last stage may have fewer blocks.
+  if constexpr (S::kBlocks > 1) {
+    const uint32_t rest = t.block_count % S::kBlocks;
+    if (rest == 1) multiply_stage<S, 1>(smem, full_stages, thread, first_half, sums);
+    if constexpr (S::kBlocks > 2) {
+      if (rest == 2) multiply_stage<S, 2>(smem, full_stages, thread, first_half, sums);
+      if (rest == 3) multiply_stage<S, 3>(smem, full_stages, thread, first_half, sums);
+    }
+  }
+}
+
+// Role of a warp in a kernel of S::kThreads.
+template <class S>
+__device__ inline bool is_weight_loader() { return warp_index() == S::kConsumers / 32; }
+template <class S>
+__device__ inline bool is_activation_loader() { return warp_index() == S::kConsumers / 32 + 1; }
+
+}  // namespace megartp::device

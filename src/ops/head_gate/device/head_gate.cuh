@@ -1,0 +1,72 @@
+// head_gate: partials[slice, m, head] = y[m, slice] . w[head, slice] over 128 hidden columns, BF16 operands, fp32 sums.
+//
+// One warp has 8 heads and 16 tokens: 8 mma of 16 x 8 x 16. The order of K inside a slice is free as long as both operands agree, so a
+// lane reads whole 16-byte pieces straight into fragments: piece 4 c + q of a row (q = lane % 4) feeds steps 2 c and 2 c + 1. The
+// weights lie in registers before the wait.
+#pragma once
+
+#include "device/frame.cuh"
+#include "device/numeric.cuh"
+
+namespace megartp::device {
+
+struct HeadGateParams {
+  const uint4* y;   // BF16 [M, hidden]
+  const uint4* w;   // BF16 [heads, hidden]
+  float* partials;  // F32 [slices, M, heads]
+  uint32_t m;
+  uint32_t heads;
+  uint32_t hidden;  // a multiple of 8
+};
+
+// d += a (16 x 16, rows m) * b (16 x 8), BF16.
+__device__ inline void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+// Grid: slices, M tiles of 16. A warp for every 8 heads.
+template <int kThreads, int kWait>
+__global__ void __launch_bounds__(kThreads) head_gate(const __grid_constant__ HeadGateParams p) {
+  const KernelFrame<kWait> frame;
+  frame.enter();
+  frame.after_prologue();
+  const uint32_t row = lane_index() / 4;
+  const uint32_t q = lane_index() % 4;
+  const uint32_t pieces = p.hidden / 8;
+  const uint32_t head = threadIdx.x / 32 * 8 + row;
+  const uint32_t m = blockIdx.y * 16 + row;
+  uint4 b[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const uint32_t piece = blockIdx.x * 16 + c * 4 + q;
+    b[c] = head < p.heads && piece < pieces ? load_weight(p.w + uint64_t{head} * pieces + piece) : uint4{};
+  }
+  frame.wait_inputs();
+  uint4 low[4];
+  uint4 high[4];
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    const uint32_t piece = blockIdx.x * 16 + c * 4 + q;
+    low[c] = m < p.m && piece < pieces ? load_global(p.y + uint64_t{m} * pieces + piece) : uint4{};
+    high[c] = m + 8 < p.m && piece < pieces ? load_global(p.y + uint64_t{m + 8} * pieces + piece) : uint4{};
+  }
+  float d[4] = {};
+#pragma unroll
+  for (int c = 0; c < 4; ++c) {
+    mma_bf16(d, low[c].x, high[c].x, low[c].y, high[c].y, b[c].x, b[c].y);
+    mma_bf16(d, low[c].z, high[c].z, low[c].w, high[c].w, b[c].z, b[c].w);
+  }
+  const uint32_t column = threadIdx.x / 32 * 8 + q * 2;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const uint32_t to_m = m + (i & 2) * 4;
+    const uint32_t to_head = column + (i & 1);
+    if (to_m < p.m && to_head < p.heads)
+      p.partials[(uint64_t{blockIdx.x} * p.m + to_m) * p.heads + to_head] = d[i];
+  }
+}
+
+}  // namespace megartp::device

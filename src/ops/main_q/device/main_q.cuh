@@ -1,0 +1,93 @@
+// main_q: FP8 GEMM without K splits; a tile's sums go through shared memory, are rounded to BF16 and stored by head: the first `nope`
+// columns of a head to q_nope, the others rotated to the end of the head's row of q_out.
+#pragma once
+
+#include "ops/common/device/fp8_gemm.cuh"
+
+namespace megartp::device {
+
+struct MainQParams {
+  TensorMap x_map;        // E4M3 [M, K]
+  TensorMap w_map;        // E4M3 [heads * (nope + rope), K]
+  const uint8_t* pieces;  // tiled layout
+  const float* w_scale;   // F32 [ceil(N / 128), K blocks]
+  const float* x_scale;   // F32 [M, K blocks]
+  const int32_t* positions;
+  const float* cos_sin;   // F32 [POS, rope]
+  uint32_t* q_nope;       // BF16 [M, heads, nope], in pairs
+  uint32_t* q_out;        // BF16 [M, heads, kv_lora + rope], in pairs
+  uint32_t m;
+  uint32_t k_blocks;
+  uint32_t n;             // even
+  uint32_t heads;
+  uint32_t nope;          // even
+  uint32_t rope;          // even
+  uint32_t kv_lora;       // even
+};
+
+// Grid: N tiles, M tiles.
+template <class S, int kWait>
+__global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ MainQParams p) {
+  extern __shared__ uint8_t dynamic[];
+  const GemmSmem<S> smem(dynamic, p.k_blocks);
+  const KernelFrame<kWait> frame;
+  if (threadIdx.x == 0) smem.init();
+  frame.enter();
+  __syncthreads();
+  frame.after_prologue();
+
+  GemmTile t;
+  t.n_begin = blockIdx.x * S::kTileN;
+  t.piece_row_bytes = p.k_blocks * kPieceBytes;
+  t.pieces = p.pieces + uint64_t{t.n_begin / 64} * t.piece_row_bytes;
+  t.w_map = &p.w_map;
+  t.w_scale = p.w_scale + uint64_t{t.n_begin / 128} * p.k_blocks;
+  t.x_map = &p.x_map;
+  t.x_scale = p.x_scale;
+  t.x_scale_stride = p.k_blocks;
+  t.m_begin = blockIdx.y * S::kTileM;
+  t.m_count = min(static_cast<uint32_t>(S::kTileM), p.m - t.m_begin);
+  t.block_begin = 0;
+  t.block_count = p.k_blocks;
+
+  if (is_weight_loader<S>()) {
+    load_weights(smem, t);
+  } else if (is_activation_loader<S>()) {
+    load_activations(smem, t, frame);
+  } else {
+    GemmSums<S> sums;
+    multiply(smem, t, threadIdx.x, frame, sums);
+    // Every stage has been consumed by everyone: the ring's memory is free for the sums.
+    constexpr uint32_t kStride = S::kTileN + 4;
+    static_assert(kStride * S::kTileM * 4 <= S::kStages * S::kStageBytes);
+    float* rows = reinterpret_cast<float*>(smem.ring);
+    named_barrier(1, S::kConsumers);
+    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kStride + n] = v; });
+    named_barrier(1, S::kConsumers);
+    const uint32_t head_columns = p.nope + p.rope;
+    for (uint32_t i = threadIdx.x; i < t.m_count * (S::kTileN / 2); i += S::kConsumers) {
+      const uint32_t token = i / (S::kTileN / 2);
+      const uint32_t in_tile = i % (S::kTileN / 2) * 2;
+      const uint32_t n = t.n_begin + in_tile;
+      if (n >= p.n) continue;
+      const float2 v = *reinterpret_cast<const float2*>(rows + token * kStride + in_tile);
+      const uint32_t pair = pack_bf16(v.x, v.y);
+      const uint32_t head = n / head_columns;
+      const uint32_t column = n % head_columns;
+      const uint64_t row = uint64_t{t.m_begin + token} * p.heads + head;
+      if (column < p.nope) {
+        p.q_nope[(row * p.nope + column) / 2] = pair;
+      } else {
+        const uint32_t r = column - p.nope;
+        const float* table = p.cos_sin + uint64_t(p.positions[t.m_begin + token]) * p.rope;
+        const float c = table[r / 2];
+        const float s = table[p.rope / 2 + r / 2];
+        const float a = bf16_low(pair);
+        const float b = bf16_high(pair);
+        p.q_out[(row * (p.kv_lora + p.rope) + p.kv_lora + r) / 2] = pack_bf16(a * c - b * s, a * s + b * c);
+      }
+    }
+  }
+}
+
+}  // namespace megartp::device

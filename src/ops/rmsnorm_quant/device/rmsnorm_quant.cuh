@@ -1,0 +1,92 @@
+// add_rmsnorm_quant: one CTA a row. residual = bf16(x + residual_in); y = bf16(residual * factor * w); q, scale = FP8 groups of 128.
+//
+// The row stays in registers: a thread holds kVectors pieces of 8 values, kThreads pieces apart, so that 16 neighbours hold one group.
+#pragma once
+
+#include "device/frame.cuh"
+#include "ops/common/device/row_finalize.cuh"
+
+namespace megartp::device {
+
+struct RmsnormQuantParams {
+  const uint4* x;            // BF16 [M, cols]
+  const uint4* residual_in;  // BF16 [M, cols]
+  const uint4* w;            // BF16 [cols]
+  uint4* residual;           // BF16 [M, cols]
+  uint4* y;                  // BF16 [M, cols]
+  uint2* q;                  // E4M3 [M, cols]
+  float* scale;              // F32 [M, ceil(cols / 128)]
+  uint32_t cols;             // a multiple of 8
+  float eps;
+  uint32_t pow2_scale;
+};
+
+template <int kThreads, int kVectors, int kWait>
+__global__ void __launch_bounds__(kThreads) rmsnorm_quant(const __grid_constant__ RmsnormQuantParams p) {
+  __shared__ float slots[kThreads / 32];
+  const KernelFrame<kWait> frame;
+  frame.enter();
+  frame.after_prologue();
+  const uint32_t vectors = p.cols / 8;
+  const uint64_t row = blockIdx.x;
+  uint4 w[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    w[i] = at < vectors ? load_weight(p.w + at) : uint4{};
+  }
+  frame.wait_inputs();
+  float r[kVectors][8];
+  uint4 x[kVectors];
+  uint4 add[kVectors];
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    x[i] = at < vectors ? load_global(p.x + row * vectors + at) : uint4{};
+    add[i] = at < vectors ? load_global(p.residual_in + row * vectors + at) : uint4{};
+  }
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    const uint32_t a[4] = {x[i].x, x[i].y, x[i].z, x[i].w};
+    const uint32_t b[4] = {add[i].x, add[i].y, add[i].z, add[i].w};
+    uint32_t out[4];
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      out[k] = pack_bf16(bf16_low(a[k]) + bf16_low(b[k]), bf16_high(a[k]) + bf16_high(b[k]));
+      r[i][2 * k] = bf16_low(out[k]);
+      r[i][2 * k + 1] = bf16_high(out[k]);
+      sum += r[i][2 * k] * r[i][2 * k];
+      sum += r[i][2 * k + 1] * r[i][2 * k + 1];
+    }
+    if (at < vectors) p.residual[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
+  }
+  const float factor = norm_factor(cta_sum<kThreads>(sum, slots), static_cast<float>(p.cols), p.eps);
+  const uint32_t groups = ceil_div(p.cols, 128);
+#pragma unroll
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    const uint32_t g[4] = {w[i].x, w[i].y, w[i].z, w[i].w};
+    uint32_t out[4];
+    float v[8];
+    float amax = 0.0F;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      out[k] = pack_bf16(r[i][2 * k] * factor * bf16_low(g[k]), r[i][2 * k + 1] * factor * bf16_high(g[k]));
+      v[2 * k] = bf16_low(out[k]);
+      v[2 * k + 1] = bf16_high(out[k]);
+      amax = fmaxf(amax, fmaxf(fabsf(v[2 * k]), fabsf(v[2 * k + 1])));
+    }
+    const float scale = group_scale(group_max<16>(amax), p.pow2_scale != 0);
+    if (at < vectors) {
+      p.y[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
+      p.q[row * vectors + at] = uint2{
+          pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale)),
+          pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale))};
+      if (at % 16 == 0) p.scale[row * groups + at / 16] = scale;
+    }
+  }
+}
+
+}  // namespace megartp::device
