@@ -138,6 +138,26 @@ TEST(LaunchPlan, WorkspacesFollowTheGraphsTensors) {
   EXPECT_GT(plan->num_bytes(), 60'000'000U);
 }
 
+TEST(LaunchPlan, ConstantsKeepTheirWordsAndMayNotBeWritten) {
+  Layer layer;
+  for (const bool writes : {false, true}) {
+    layer.families.set("head_gate", std::make_shared<test::LambdaFamily>("head_gate", [writes](DeviceContext& c) {
+                         auto list = *test::FakeFamily("head_gate", false).kernels(c);
+                         test::touch(list[0], c.add_constant("rows", {3, 1, 4}), writes, true);
+                         return Result<std::vector<DeviceKernel>>(std::move(list));
+                       }));
+    const auto plan = layer.build(LaunchMode::kCmp);
+    if (writes) {
+      EXPECT_THAT(error_of(plan), HasSubstr("kernel 'C0' writes the constant 'C0.rows'"));
+      continue;
+    }
+    ASSERT_TRUE(plan) << error_of(plan);
+    EXPECT_THAT(plan->workspaces.back().words, ElementsAre(3U, 1U, 4U));
+    EXPECT_THAT(plan->tensors[plan->workspaces.back().tensor].dims, ElementsAre(3));
+    EXPECT_EQ(edge(*plan, "A0->C0").level, EdgeLevel::kPrefetch);
+  }
+}
+
 TEST(LaunchPlan, TheLongestPathHasTheHighestPriority) {
   const Layer layer;
   const auto plan = layer.build(LaunchMode::kCmp);
