@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Includes point one way.
 
-    base <- abi <- graph <- ops <- lowering <- plan <- verify <- launch <- backends <- trace, bench <- cli
+    base <- abi <- graph <- ops <- lowering <- plan <- verify <- launch <- codegen <- backends <- trace, bench <- cli
     partition stands on lowering, beside plan; only cli includes it.
     io stands on base; models may use graph, ops, lowering, plan, backends and io.
 
@@ -20,7 +20,7 @@ from repo_files import read_text, repo_files, report
 CHAIN = ["base", "abi", "graph", "ops", "lowering"]
 BELOW_VERIFY = CHAIN + ["plan"]
 BELOW_BACKENDS = BELOW_VERIFY + ["verify", "launch"]
-BELOW_TOOLS = BELOW_BACKENDS + ["backends"]
+BELOW_TOOLS = BELOW_BACKENDS + ["codegen", "backends"]
 ALLOWED = {
     "base": [],
     "abi": ["base"],
@@ -33,7 +33,7 @@ ALLOWED = {
     "partition": CHAIN,
     # No backend runs a plan that is not proved: verify stands below them.
     "verify": BELOW_VERIFY,
-    "backends": BELOW_BACKENDS,
+    "backends": BELOW_BACKENDS + ["codegen"],
     "trace": BELOW_TOOLS,
     "io": ["base"],
     "models": BELOW_TOOLS + ["io"],
