@@ -18,6 +18,11 @@ class OpContext final : public DeviceContext {
   const ConcreteTensor& tensor(TensorId id) const override { return plan_.tensors[id]; }
   const ShapeEnv& shapes() const override { return plan_.shapes; }
   const DeviceTarget& target() const override { return plan_.target; }
+  TensorId add_constant(std::string_view name, std::vector<uint32_t> words) override {
+    const TensorId id = add_workspace(name, DType::kI32, {static_cast<int64_t>(words.size())}, false);
+    plan_.workspaces.back().words = std::move(words);
+    return id;
+  }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool zeroed) override {
     const auto id = static_cast<TensorId>(plan_.tensors.size());
     ConcreteTensor t;
@@ -57,7 +62,13 @@ Status check_kernel(const LaunchPlan& plan, const OpInfo& op, const DeviceKernel
     if (a.param >= kernel.params.size() || kernel.params[a.param].tensor >= plan.tensors.size())
       return bad_kernel(op, kernel, fmt::format("has an access to parameter {}, which is no tensor", a.param));
     const TensorId id = kernel.params[a.param].tensor;
-    if (!a.is_write || id >= plan.num_graph_tensors) continue;
+    if (!a.is_write) continue;
+    if (id >= plan.num_graph_tensors) {
+      const auto w = std::ranges::find(plan.workspaces, id, &LaunchWorkspace::tensor);
+      if (!w->words.empty())
+        return bad_kernel(op, kernel, fmt::format("writes the constant '{}'", plan.tensors[id].name));
+      continue;
+    }
     const Storage storage = plan.tensors[id].storage;
     if (storage == Storage::kWeight || storage == Storage::kRuntimeArg)
       return bad_kernel(op, kernel,

@@ -30,6 +30,15 @@ std::string_view to_string(EdgeReason::Kind kind) { return kReasons[static_cast<
 Result<LaunchMode> parse_launch_mode(std::string_view name) { return parse<LaunchMode>(name, kModes, "launch mode"); }
 Result<EdgeLevel> parse_edge_level(std::string_view name) { return parse<EdgeLevel>(name, kLevels, "edge level"); }
 
+Result<std::pair<std::string, EdgeLevel>> parse_edge_setting(std::string_view text) {
+  const size_t equals = text.rfind('=');
+  const std::string_view name = text.substr(0, equals);
+  if (equals == std::string_view::npos || name.find("->") == std::string_view::npos)
+    return make_error(ErrorCode::kInvalidArgument,
+                      fmt::format("'{}' sets no edge; write it as 'A0->B0.gemm=full'", text));
+  return std::pair(std::string(name), MEGARTP_TRY(parse_edge_level(text.substr(equals + 1))));
+}
+
 uint64_t LaunchPlan::num_bytes() const {
   uint64_t bytes = 0;
   for (const LaunchKernel& k : kernels) bytes += k.kernel.weight_bytes + k.kernel.other_bytes;

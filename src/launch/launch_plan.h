@@ -15,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "megartp/error.h"
@@ -38,6 +39,8 @@ Result<LaunchMode> parse_launch_mode(std::string_view name);  // kInvalidArgumen
 enum class EdgeLevel : uint8_t { kFull, kEnterOnly, kPrologue, kPrefetch };
 std::string_view to_string(EdgeLevel level);  // "full", "enter-only", "prologue", "prefetch"
 Result<EdgeLevel> parse_edge_level(std::string_view name);
+// "A0->B0.gemm=full"
+Result<std::pair<std::string, EdgeLevel>> parse_edge_setting(std::string_view text);
 
 struct LaunchKernel {
   DeviceKernel kernel;
@@ -75,6 +78,8 @@ struct LaunchEdge {
 struct LaunchWorkspace {
   TensorId tensor = kInvalidId;
   bool zeroed = false;  // set to zero once, before the first run
+  // Not empty: a constant, which holds these words in every run and which no kernel writes.
+  std::vector<uint32_t> words;
 };
 
 struct LaunchPlan {

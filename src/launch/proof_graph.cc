@@ -40,7 +40,8 @@ class Converter {
   Converter(const LaunchPlan& plan, uint32_t replay_streams) : plan_(plan) {
     graph_.device.num_sms = plan.target.num_sms;
     graph_.replay_streams = replay_streams;
-    for (const LaunchWorkspace& w : plan.workspaces) workspaces_[w.tensor] = w.zeroed;
+    for (const LaunchWorkspace& w : plan.workspaces)
+      if (w.words.empty()) workspaces_[w.tensor] = w.zeroed;
   }
 
   launch::Graph run() {

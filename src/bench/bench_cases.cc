@@ -1,0 +1,89 @@
+#include "bench/bench_cases.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace megartp::bench {
+namespace {
+
+std::string batch_text(const Batch& b) { return fmt::format("M={} KV={} R={}", b.m, b.kv, b.requests); }
+
+// The order in which the subgraph grows: the critical chain last, so that what each op adds is what it adds beside
+// others.
+constexpr std::string_view kGrowth[] = {"A0", "C0", "B1", "B0", "D0", "D1", "D2", "E1"};
+
+}  // namespace
+
+std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
+                                     const LaunchOptions& base) {
+  std::vector<BenchCase> cases;
+  for (const Batch& batch : batches)
+    for (const LaunchMode mode : modes) {
+      BenchCase c{batch_text(batch), std::string(to_string(mode)), batch, base, RowKind::kPlain};
+      c.launch.mode = mode;
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& base) {
+  constexpr std::pair<const char*, LaunchMode> kCells[] = {{"linear, full", LaunchMode::kSerial},
+                                                           {"linear, PDL", LaunchMode::kPdl},
+                                                           {"DAG, full", LaunchMode::kDag},
+                                                           {"DAG, PDL", LaunchMode::kCmp}};
+  std::vector<BenchCase> cases;
+  for (const auto& [name, mode] : kCells) {
+    BenchCase c{"ablation " + batch_text(batch), name, batch, base, RowKind::kPlain};
+    c.launch.mode = mode;
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, const Batch& batch,
+                                     const LaunchOptions& base) {
+  std::vector<std::string> ops;
+  for (const std::string_view name : kGrowth)
+    if (std::ranges::find(graph.ops(), name, &OpInfo::name) != graph.ops().end()) ops.emplace_back(name);
+  std::vector<BenchCase> cases;
+  std::vector<std::string> so_far;
+  for (const std::string& op : ops) {
+    so_far.push_back(op);
+    BenchCase c{fmt::format("growing {}", to_string(mode)), (so_far.size() == 1 ? "" : "+") + op, batch, base,
+                RowKind::kCumulative};
+    c.launch.mode = mode;
+    c.launch.only_ops = so_far;
+    cases.push_back(std::move(c));
+  }
+  for (const std::string& op : ops) {
+    BenchCase c{fmt::format("alone {}", to_string(mode)), op, batch, base, RowKind::kPlain};
+    c.launch.mode = mode;
+    c.launch.only_ops = {op};
+    cases.push_back(std::move(c));
+  }
+  return cases;
+}
+
+std::vector<BenchCase> pdl_cases(std::string_view group, std::string_view edge, std::vector<std::string> ops,
+                                 std::span<const int64_t> rows, const Batch& batch) {
+  std::vector<BenchCase> cases;
+  for (const int64_t m : rows)
+    for (const EdgeLevel level :
+         {EdgeLevel::kFull, EdgeLevel::kEnterOnly, EdgeLevel::kPrologue, EdgeLevel::kPrefetch}) {
+      BenchCase c;
+      c.batch = batch;
+      c.batch.m = m;
+      c.batch.requests = std::min(c.batch.requests, m);
+      c.group = fmt::format("{} M={}", group, m);
+      c.name = level == EdgeLevel::kFull ? std::string("PDL off") : std::string(to_string(level));
+      c.launch.mode = LaunchMode::kCmp;
+      c.launch.only_ops = ops;
+      c.launch.default_level = EdgeLevel::kFull;  // this edge alone
+      c.launch.levels.emplace(edge, level);
+      cases.push_back(std::move(c));
+    }
+  return cases;
+}
+
+}  // namespace megartp::bench
