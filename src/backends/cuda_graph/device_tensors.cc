@@ -69,6 +69,7 @@ Status DeviceTensors::allocate_arena() {
   for (const LaunchWorkspace& w : plan_->workspaces) {
     const DeviceTensor& d = tensors_[w.tensor];
     if (w.zeroed) MEGARTP_CUDA_TRY(*api_, memset_d8_async(d.address, 0, d.num_bytes, nullptr));
+    if (!w.words.empty()) MEGARTP_CUDA_TRY(*api_, memcpy_htod(d.address, w.words.data(), d.num_bytes));
   }
   MEGARTP_CUDA_TRY(*api_, ctx_synchronize());
   return {};
@@ -187,12 +188,12 @@ Status DeviceTensors::allocate_unbound() {
 }
 
 Status DeviceTensors::poison() const {
-  std::vector<bool> is_zeroed(tensors_.size(), false);
-  for (const LaunchWorkspace& w : plan_->workspaces) is_zeroed[w.tensor] = w.zeroed;
+  std::vector<bool> keeps_its_contents(tensors_.size(), false);
+  for (const LaunchWorkspace& w : plan_->workspaces) keeps_its_contents[w.tensor] = w.zeroed || !w.words.empty();
   for (TensorId id = 0; id < tensors_.size(); ++id) {
     const DeviceTensor& d = tensors_[id];
     const bool is_written = !d.is_external || plan_->tensors[id].storage == Storage::kOutput;
-    if (is_written && !is_zeroed[id] && d.address != 0)
+    if (is_written && !keeps_its_contents[id] && d.address != 0)
       MEGARTP_CUDA_TRY(*api_, memset_d8_async(d.address, 0xff, d.num_bytes, nullptr));
   }
   MEGARTP_CUDA_TRY(*api_, ctx_synchronize());
