@@ -55,9 +55,14 @@ Status inspect(const KernelRequest& request, const CompileOptions& options, Comp
   kernel.num_registers = found->num_registers;
   kernel.local_bytes = found->frame_bytes;
   kernel.static_smem_bytes = found->static_smem_bytes;
-  if (found->param_bytes != request.param_bytes)
+  uint32_t param_bytes = 0;
+  for (const sass::KernelParam& p : found->params) {
+    kernel.param_offset = p.offset;
+    param_bytes += p.num_bytes;
+  }
+  if (param_bytes != request.param_bytes)
     return make_error(ErrorCode::kInternal, fmt::format("the kernel takes {} bytes of parameters, the host packs {}",
-                                                        found->param_bytes, request.param_bytes));
+                                                        param_bytes, request.param_bytes));
   if (found->frame_bytes > 0 && !options.allow_local_memory) {
     Error error(
         ErrorCode::kOutOfResources,

@@ -39,6 +39,9 @@ struct CompiledKernel {
   uint32_t num_registers = 0;  // a thread
   uint32_t local_bytes = 0;    // stack of a thread: spills and arrays
   uint32_t static_smem_bytes = 0;
+  // Where the struct lies in the parameter block: not at 0 when its alignment is that of tensor maps. What the scan of
+  // the code (verify/sass) calls an offset is this plus the one in codegen::ParamLayout.
+  uint32_t param_offset = 0;
 };
 
 struct CompileStats {

@@ -24,6 +24,9 @@ __global__ void __launch_bounds__(kBlock) scale(const __grid_constant__ Params p
   const uint32_t i = blockIdx.x * kBlock + threadIdx.x;
   if (i < p.rows) p.y[i] = p.x[i] * p.factor + static_cast<float>(kWait);
 }
+struct alignas(64) Map { uint64_t opaque[16]; };
+struct MapParams { Map map; uint32_t* out; };
+__global__ void first_word(const __grid_constant__ MapParams p) { *p.out = static_cast<uint32_t>(p.map.opaque[0]); }
 // An array that is indexed at run time does not fit in registers.
 template <int kSize>
 __global__ void stack(const __grid_constant__ Params p) {
@@ -168,6 +171,16 @@ TEST_F(CompileKernels, ParametersOfAnotherSize) {
   EXPECT_EQ(result.error().code, ErrorCode::kInvalidArgument);
   EXPECT_THAT(result.error().details, HasSubstr("the host packs 32 bytes of parameters"));
   EXPECT_THAT(result.error().to_string(), HasSubstr("kernel=A0"));
+}
+
+TEST_F(CompileKernels, TensorMapsAreAligned) {
+  DeviceKernel kernel = demo_kernel("E0", "demo::first_word");
+  kernel.params = {DeviceParam::tensor_map("map", 0, {}), DeviceParam::pointer("out", 1)};
+  const std::vector<KernelRequest> requests{kernel_request(kernel, DeviceWait::kEntry)};
+  EXPECT_EQ(requests[0].param_bytes, 192U);
+  const auto result = compile_kernels(requests, options_);
+  ASSERT_TRUE(result) << result.error().to_string() << result.error().details;
+  EXPECT_EQ((result->kernels[0].param_offset + 0x210) % 64, 0U) << "the block begins at 0x210 of its constant bank";
 }
 
 TEST_F(CompileKernels, LocalMemoryIsRefused) {

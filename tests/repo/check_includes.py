@@ -25,7 +25,7 @@ ALLOWED = {
     "base": [],
     "abi": ["base"],
     "graph": ["base", "abi"],
-    "ops": ["base", "abi", "graph"],
+    "ops": ["base", "abi", "graph", "device"],
     "lowering": ["base", "abi", "graph", "ops"],
     "plan": CHAIN,
     # The prover decides which edges a launch plan may have.
