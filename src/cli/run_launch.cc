@@ -29,7 +29,7 @@ Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, c
   options.mode = MEGARTP_TRY(parse_launch_mode(backend));
   auto plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run.graph, run.inputs.shapes, options)));
   if (common.verbose) std::cerr << explain(*plan);
-  HostLaunchOptions host;
+  CudaGraphOptions host;
   if (fuzz) host.compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
   return prepare_cuda_graph(std::move(plan), host);
 }

@@ -1,25 +1,23 @@
-// A launch plan as an Executable whose tensors are in host memory: for comparisons with the CPU backends, not for
-// speed.
-//
-// Weights are copied to the device when they are bound; arguments and states before every run; outputs and states back
-// after it.
+// A launch plan behind the interface that the CPU backends have: host memory in, host memory out. For checking results,
+// not for speed: every run copies arguments and states to the device, and outputs, states and activations back.
 #pragma once
 
 #include <memory>
 
 #include "backends/backend.h"
-#include "codegen/compile_kernels.h"
-#include "launch/launch_plan.h"
+#include "backends/cuda_graph/cuda_graph_executable.h"
 
 namespace megartp {
 
-struct HostLaunchOptions {
+struct CudaGraphOptions {
   int device = 0;
   codegen::CompileOptions compile;
 };
-// kUnsupported, with a sentence that says what is missing, on a machine without a GPU, a driver or NVRTC. RunStats of a
-// run have the wall time from the launch to the end, and no stages.
+
+// On the driver of this machine. kUnsupported where there is none, no NVRTC, or no such device.
 Result<std::unique_ptr<Executable>> prepare_cuda_graph(std::shared_ptr<const LaunchPlan> plan,
-                                                       const HostLaunchOptions& options = {});
+                                                       const CudaGraphOptions& options = {});
+// Around an executable that nothing is bound to yet. Weights are uploaded when they are bound.
+Result<std::unique_ptr<Executable>> make_host_executable(std::unique_ptr<cuda_graph::CudaGraphExecutable> device);
 
 }  // namespace megartp
