@@ -1,9 +1,6 @@
 #include "bench/cuda_frame.h"
 
 #include <algorithm>
-#include <array>
-
-#include "codegen/compile_kernels.h"
 
 namespace megartp::bench {
 namespace {
@@ -50,6 +47,24 @@ Result<OneKernelGraph> one_kernel_graph(const DriverApi& api, cuda::FunctionHand
 
 }  // namespace
 
+std::vector<codegen::KernelRequest> frame_kernels() {
+  const auto request = [](const char* name, std::string arguments, uint32_t bytes, uint32_t alignment) {
+    codegen::KernelRequest r;
+    r.name = name;
+    r.header = "device/bench_kernels.cuh";
+    r.entry = std::string("megartp::device::") + name + "<" + arguments + ">";
+    r.param_bytes = bytes;
+    r.param_alignment = alignment;
+    return r;
+  };
+  return {
+      request("bench_empty", "0", sizeof(WordParam), alignof(WordParam)),
+      request("bench_delay", "0", sizeof(WordParam), alignof(WordParam)),
+      request("bench_read", std::to_string(kReadStages) + ", false", sizeof(ReadParams), alignof(ReadParams)),
+      request("bench_read", std::to_string(kReadStages) + ", true", sizeof(ReadParams), alignof(ReadParams)),
+  };
+}
+
 struct CudaFrame::State {
   std::shared_ptr<const cuda::Context> context;
   cuda::Stream stream;
@@ -71,21 +86,7 @@ struct CudaFrame::State {
   }
 
   Status load_kernels() {
-    const auto request = [](const char* name, std::string arguments, uint32_t bytes, uint32_t alignment) {
-      codegen::KernelRequest r;
-      r.name = name;
-      r.header = "device/bench_kernels.cuh";
-      r.entry = std::string("megartp::device::") + name + "<" + arguments + ">";
-      r.param_bytes = bytes;
-      r.param_alignment = alignment;
-      return r;
-    };
-    const std::array requests{
-        request("bench_empty", "0", sizeof(WordParam), alignof(WordParam)),
-        request("bench_delay", "0", sizeof(WordParam), alignof(WordParam)),
-        request("bench_read", std::to_string(kReadStages) + ", false", sizeof(ReadParams), alignof(ReadParams)),
-        request("bench_read", std::to_string(kReadStages) + ", true", sizeof(ReadParams), alignof(ReadParams)),
-    };
+    const std::vector<codegen::KernelRequest> requests = frame_kernels();
     const codegen::CompiledKernels compiled = MEGARTP_TRY(codegen::compile_kernels(requests));
     cuda::FunctionHandle* const functions[] = {&empty, &delay, &read, &flush};
     for (size_t i = 0; i < requests.size(); ++i) {
@@ -185,10 +186,10 @@ Result<Summary> CudaFrame::read(uint64_t num_bytes, uint64_t cold_bytes, size_t 
   // Small reads lie far apart: a few hundred graphs are enough.
   constexpr uint64_t kMaxPlaces = 256;
   const uint64_t rounded = (num_bytes + 255) / 256 * 256;
-  const uint64_t stride = std::max(rounded, cold_bytes / kMaxPlaces / 256 * 256);
-  const uint64_t num_places = std::max<uint64_t>(cold_bytes / stride, 2);
   if (num_bytes == 0 || rounded >= (uint64_t{1} << 32))
     return make_error(ErrorCode::kInvalidArgument, "the read benchmark takes 1 byte to 4 GiB");
+  const uint64_t stride = std::max(rounded, cold_bytes / kMaxPlaces / 256 * 256);
+  const uint64_t num_places = std::max<uint64_t>(cold_bytes / stride, 2);
   if (state_->read_buffer.size() < stride * num_places) {
     state_->read_buffer = {};
     state_->read_buffer = MEGARTP_TRY(cuda::DeviceBuffer::allocate(api, stride * num_places));

@@ -10,8 +10,12 @@
 
 #include "backends/cuda_common/resources.h"
 #include "bench/statistics.h"
+#include "codegen/compile_kernels.h"
 
 namespace megartp::bench {
+
+// The frame's own kernels: one that does nothing, the delay, reading, and reading that drives out what L2 holds.
+std::vector<codegen::KernelRequest> frame_kernels();
 
 class CudaFrame {
  public:

@@ -78,8 +78,11 @@ struct Job {
 
 class Compilation {
  public:
-  Compilation(const Nvrtc& nvrtc, const CompileOptions& options, std::string cache_folder)
-      : nvrtc_(nvrtc), options_(options), arguments_(compiler_options(options)), cache_(std::move(cache_folder)) {}
+  Compilation(Result<const Nvrtc*> nvrtc, const CompileOptions& options, std::string cache_folder)
+      : nvrtc_(std::move(nvrtc)),
+        options_(options),
+        arguments_(compiler_options(options)),
+        cache_(std::move(cache_folder)) {}
 
   void run(std::vector<Job>& jobs) {
     const uint64_t wanted = options_.num_threads != 0 ? options_.num_threads : std::thread::hardware_concurrency();
@@ -107,16 +110,13 @@ class Compilation {
     const KernelRequest& request = *job.request;
     const std::string source = kernel_source(request);
     const std::vector<SourceHeader> headers = reached_headers(source, options_.headers);
-    const Hash128 key = key_of(nvrtc_.identity(), request, source, headers, arguments_);
     CachedCubin entry;
-    const CubinCache::Found found = cache_.find(key, entry);
-    if (found == CubinCache::Found::kWhole) {
-      ++num_cached;
-    } else {
-      if (found == CubinCache::Found::kCorrupt) ++num_corrupt;
+    const bool is_cached = find_cached(request, source, headers, entry);
+    if (!is_cached) {
       ++num_compiled;
+      const Nvrtc& nvrtc = *MEGARTP_TRY(nvrtc_);
       const std::vector<std::string> entries{request.entry};
-      NvrtcResult result = MEGARTP_TRY(nvrtc_.compile(request.name + ".cu", source, headers, arguments_, entries));
+      NvrtcResult result = MEGARTP_TRY(nvrtc.compile(request.name + ".cu", source, headers, arguments_, entries));
       entry = {std::move(result.symbols.front()), std::move(result.cubin), std::move(result.log)};
     }
     job.kernel.name = request.name;
@@ -126,11 +126,29 @@ class Compilation {
     job.kernel.cubin = std::make_shared<const std::string>(entry.cubin);
     MEGARTP_TRY(inspect(request, options_, job.kernel));
     // A full or read-only disk costs time at the next start, nothing else.
-    if (found != CubinCache::Found::kWhole && !cache_.store(key, entry)) ++num_unstored;
+    if (!is_cached && !store(request, source, headers, entry)) ++num_unstored;
     return {};
   }
 
-  const Nvrtc& nvrtc_;
+  // Without a compiler any compiler's code will do, see store().
+  bool find_cached(const KernelRequest& request, const std::string& source, std::span<const SourceHeader> headers,
+                   CachedCubin& entry) {
+    const std::string identity = nvrtc_ ? (*nvrtc_)->identity() : std::string();
+    const auto found = cache_.find(key_of(identity, request, source, headers, arguments_), entry);
+    if (found == CubinCache::Found::kCorrupt) ++num_corrupt;
+    if (found == CubinCache::Found::kWhole) ++num_cached;
+    return found == CubinCache::Found::kWhole;
+  }
+
+  // Twice: for this compiler, and for machines that have none and use a cache that was filled elsewhere.
+  Status store(const KernelRequest& request, const std::string& source, std::span<const SourceHeader> headers,
+               const CachedCubin& entry) const {
+    for (const std::string& identity : {(*nvrtc_)->identity(), std::string()})
+      MEGARTP_TRY(cache_.store(key_of(identity, request, source, headers, arguments_), entry));
+    return {};
+  }
+
+  Result<const Nvrtc*> nvrtc_;
   const CompileOptions& options_;
   std::vector<std::string> arguments_;
   CubinCache cache_;
@@ -148,7 +166,6 @@ std::vector<std::string> compiler_options(const CompileOptions& options) {
 
 Result<CompiledKernels> compile_kernels(std::span<const KernelRequest> requests, const CompileOptions& options) {
   const auto start = std::chrono::steady_clock::now();
-  const Nvrtc& nvrtc = *MEGARTP_TRY(Nvrtc::find());
   std::string folder;
   if (options.use_cache) folder = options.cache_folder.empty() ? MEGARTP_TRY(env_cache_dir())
   +"/cubins" : options.cache_folder;
@@ -164,7 +181,12 @@ Result<CompiledKernels> compile_kernels(std::span<const KernelRequest> requests,
     result.index_of_request.push_back(it->second);
   }
 
-  Compilation compilation(nvrtc, options, folder);
+  auto nvrtc = options.without_compiler
+                   ? Result<const Nvrtc*>(make_error(ErrorCode::kUnsupported,
+                                                     "the kernel is not in the cache, and the compiler "
+                                                     "is not to be used"))
+                   : Nvrtc::find();
+  Compilation compilation(std::move(nvrtc), options, folder);
   compilation.run(jobs);
   for (Job& job : jobs)
     if (!job.status) return tl::unexpected(for_kernel(std::move(job.status).error(), *job.request));

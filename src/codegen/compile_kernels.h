@@ -20,11 +20,12 @@ struct CompileOptions {
   std::string arch = "sm_90a";  // "sm_100a" compiles too; only sm_90 code is read and checked
   // Defines and others, behind our own: {"-DMEGARTP_FUZZ=1"}.
   std::vector<std::string> more_options;
-  bool with_line_info = false;            // source lines for profilers
-  bool use_cache = true;                  // false: compile anew and store nothing
-  std::string cache_folder;               // empty: "cubins" in env_cache_dir()
-  bool allow_local_memory = false;        // false: a kernel that spills or has a stack is an error
-  uint32_t num_threads = 0;               // 0: one for each hardware thread
+  bool with_line_info = false;      // source lines for profilers
+  bool use_cache = true;            // false: compile anew and store nothing
+  bool without_compiler = false;    // as on a machine without NVRTC: only what some compiler has put into the cache
+  std::string cache_folder;         // empty: "cubins" in env_cache_dir()
+  bool allow_local_memory = false;  // false: a kernel that spills or has a stack is an error
+  uint32_t num_threads = 0;         // 0: one for each hardware thread
   std::span<const SourceHeader> headers;  // before the embedded ones; must outlive the call
 };
 
@@ -54,8 +55,8 @@ struct CompiledKernels {
   CompileStats stats;
 };
 
-// Errors: kUnsupported without NVRTC; kInvalidArgument naming the kernel, with the compiler's log in details;
-// kOutOfResources for spills, kInternal for parameters of another size.
+// Errors: kUnsupported for kernels that are not cached where there is no NVRTC; kInvalidArgument naming the kernel,
+// with the compiler's log in details; kOutOfResources for spills, kInternal for parameters of another size.
 Result<CompiledKernels> compile_kernels(std::span<const KernelRequest> requests, const CompileOptions& options = {});
 
 // The options that NVRTC gets.

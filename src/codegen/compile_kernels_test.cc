@@ -116,20 +116,36 @@ TEST_F(CompileKernels, DistinctOnesOnceAndFromTheCacheNextTime) {
   EXPECT_EQ(*second->kernels[1].cubin, *first->kernels[1].cubin);
   EXPECT_EQ(second->kernels[1].symbol, first->kernels[1].symbol);
 
-  // One file is damaged: it alone is made anew.
-  const auto file = std::filesystem::directory_iterator(folder_)->path().string();
-  std::string bytes = read_file(file).value();
-  bytes[bytes.size() / 2] ^= 1;
-  ASSERT_TRUE(write_file_atomic(file, bytes));
+  // Without a compiler: what any compiler has left.
+  options_.without_compiler = true;
+  const auto carried = compile_kernels(requests, options_);
+  ASSERT_TRUE(carried) << carried.error().to_string();
+  EXPECT_EQ(*carried->kernels[1].cubin, *first->kernels[1].cubin);
+
+  // Damaged files are made anew.
+  options_.without_compiler = false;
+  for (const auto& file : std::filesystem::directory_iterator(folder_)) {
+    std::string bytes = read_file(file.path().string()).value();
+    bytes[bytes.size() / 2] ^= 1;
+    ASSERT_TRUE(write_file_atomic(file.path().string(), bytes));
+  }
   const auto third = compile_kernels(requests, options_);
   ASSERT_TRUE(third);
-  EXPECT_EQ(third->stats.num_corrupt, 1U);
-  EXPECT_EQ(third->stats.num_compiled, 1U);
-  EXPECT_EQ(third->stats.num_cached, 1U);
+  EXPECT_EQ(third->stats.num_corrupt, 2U);
+  EXPECT_EQ(third->stats.num_compiled, 2U);
   EXPECT_EQ(*third->kernels[0].cubin, *first->kernels[0].cubin);
 
   options_.use_cache = false;
   EXPECT_EQ(compile_kernels(std::span(requests).first(1), options_).value().stats.num_compiled, 1U);
+}
+
+TEST_F(CompileKernels, WithoutCompilerOrCache) {
+  options_.without_compiler = true;
+  const std::vector<KernelRequest> requests{kernel_request(scale_, DeviceWait::kEntry)};
+  const auto result = compile_kernels(requests, options_);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(result.error().to_string(), HasSubstr("kernel=A0"));
 }
 
 TEST_F(CompileKernels, AChangedHeaderIsAnotherKernel) {

@@ -30,7 +30,7 @@ class OpContext final : public DeviceContext {
     t.dtype = dtype;
     t.dims = std::move(dims);
     plan_.tensors.push_back(std::move(t));
-    plan_.workspaces.push_back({id, zeroed});
+    plan_.workspaces.push_back({id, zeroed, {}});
     return id;
   }
 

@@ -35,7 +35,8 @@ inline LaunchPlan small_plan() {
   const TensorId cache = tensor("cache", DType::kU8, {64}, Storage::kState);
   plan.num_graph_tensors = static_cast<uint32_t>(plan.tensors.size());
   const TensorId counter = tensor("D.counter", DType::kI32, {8}, Storage::kActivation);
-  plan.workspaces = {{counter, true}};
+  const TensorId constant = tensor("D.constant", DType::kI32, {3}, Storage::kActivation);
+  plan.workspaces = {{counter, true, {}}, {constant, false, {7, 8, 9}}};
 
   const auto kernel = [&](std::string name, std::vector<DeviceParam> params, int priority, uint32_t smem) {
     LaunchKernel k;

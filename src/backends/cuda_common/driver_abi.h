@@ -47,6 +47,7 @@ inline constexpr int kFuncStaticSmem = 1;
 inline constexpr int kFuncLocalBytes = 3;
 inline constexpr int kFuncRegisters = 4;
 inline constexpr int kFuncMaxDynamicSmem = 8;
+inline constexpr int kFuncSmemCarveout = 9;
 
 // Flags of streams, events, instantiation, capture.
 inline constexpr unsigned kStreamNonBlocking = 1;

@@ -171,7 +171,11 @@ Status CudaGraphExecutable::build_graph() {
     if (!ok) return tl::unexpected(std::move(ok).error().with("edge", edge_name(*plan_, e)));
   }
   MEGARTP_TRY(check_edges());
-  exec_ = MEGARTP_TRY(cuda::instantiate(api(), graph_.get()));
+  cuda::GraphExec exec = MEGARTP_TRY(cuda::instantiate(api(), graph_.get()));
+  // Else the first launch would put it on the device, and allocate there.
+  MEGARTP_CUDA_TRY(api(), graph_upload(exec.get(), nullptr));
+  MEGARTP_CUDA_TRY(api(), ctx_synchronize());
+  exec_ = std::move(exec);
   return {};
 }
 

@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_graph/host_executable.h"
-#include "support/cuda_plans.h"
 #include "backends/cuda_graph/weight_packing.h"
+#include "support/cuda_plans.h"
 
 namespace megartp::cuda_graph {
 namespace {
@@ -174,6 +174,9 @@ TEST_F(CudaGraphTest, UploadDownloadZeroAndPoison) {
   std::vector<std::byte> counter(32, std::byte{1});
   ASSERT_TRUE(exec_->download("D.counter", counter));
   EXPECT_THAT(counter, testing::Each(std::byte{0}));
+  std::vector<uint32_t> constant(3);
+  ASSERT_TRUE(exec_->download("D.constant", std::as_writable_bytes(std::span(constant))));
+  EXPECT_THAT(constant, ElementsAre(7, 8, 9));
   std::vector<std::byte> y(256);
   ASSERT_TRUE(exec_->download("y", y));
   EXPECT_THAT(y, testing::Each(std::byte{0xff}));

@@ -188,12 +188,12 @@ Status DeviceTensors::allocate_unbound() {
 }
 
 Status DeviceTensors::poison() const {
-  std::vector<bool> keeps(tensors_.size(), false);  // counters and constants
-  for (const LaunchWorkspace& w : plan_->workspaces) keeps[w.tensor] = w.zeroed || !w.words.empty();
+  std::vector<bool> keeps_its_contents(tensors_.size(), false);
+  for (const LaunchWorkspace& w : plan_->workspaces) keeps_its_contents[w.tensor] = w.zeroed || !w.words.empty();
   for (TensorId id = 0; id < tensors_.size(); ++id) {
     const DeviceTensor& d = tensors_[id];
     const bool is_written = !d.is_external || plan_->tensors[id].storage == Storage::kOutput;
-    if (is_written && !keeps[id] && d.address != 0)
+    if (is_written && !keeps_its_contents[id] && d.address != 0)
       MEGARTP_CUDA_TRY(*api_, memset_d8_async(d.address, 0xff, d.num_bytes, nullptr));
   }
   MEGARTP_CUDA_TRY(*api_, ctx_synchronize());

@@ -34,7 +34,7 @@ struct DeviceTensor {
 
 class DeviceTensors {
  public:
-  // Allocates what is not external and zeroes the workspaces that ask for it.
+  // Allocates what is not external, zeroes the workspaces that ask for it and writes the constants.
   static Result<DeviceTensors> create(const cuda::DriverApi& api, const LaunchPlan& plan);
 
   // The caller's memory, which must outlive the runs and be aligned to 16 bytes. A weight that kernels want packed is
@@ -49,7 +49,8 @@ class DeviceTensors {
   Status download(std::string_view name, std::span<std::byte> data) const;
   // Memory of ours, zeroed, for every external tensor that is used and has no address.
   Status allocate_unbound();
-  // Fills activations, workspaces (not counters and constants) and outputs with 0xff: NaN in every float format.
+  // Fills activations, workspaces (not those that started as zero, nor constants) and
+  // outputs with 0xff: NaN in every float format.
   Status poison() const;
 
   // kInvalidArgument naming the first tensor that is used and has no address.

@@ -33,25 +33,28 @@ LoadedCode::~LoadedCode() {
 }
 
 Result<std::shared_ptr<const LoadedCode>> LoadedCode::load(std::shared_ptr<const cuda::Context> context,
-                                                           const LaunchPlan& plan, codegen::CompileOptions options) {
+                                                           const LaunchPlan& plan, codegen::CompileOptions options,
+                                                           int smem_carveout_percent) {
   options.arch = MEGARTP_TRY(arch_of(context->info()));
   const std::vector<codegen::KernelRequest> requests = kernel_requests(plan);
-  return load(std::move(context), plan, MEGARTP_TRY(codegen::compile_kernels(requests, options)));
+  return load(std::move(context), plan, MEGARTP_TRY(codegen::compile_kernels(requests, options)),
+              smem_carveout_percent);
 }
 
 Result<std::shared_ptr<const LoadedCode>> LoadedCode::load(std::shared_ptr<const cuda::Context> context,
-                                                           const LaunchPlan& plan, codegen::CompiledKernels compiled) {
+                                                           const LaunchPlan& plan, codegen::CompiledKernels compiled,
+                                                           int smem_carveout_percent) {
   if (compiled.index_of_request.size() != plan.kernels.size())
     return make_error(ErrorCode::kInternal, fmt::format("{} compiled kernels for a plan of {}",
                                                         compiled.index_of_request.size(), plan.kernels.size()));
   auto code = std::make_shared<LoadedCode>();
   code->context_ = std::move(context);
   code->compiled_ = std::move(compiled);
-  MEGARTP_TRY(code->load_modules(plan));
+  MEGARTP_TRY(code->load_modules(plan, smem_carveout_percent));
   return code;
 }
 
-Status LoadedCode::load_modules(const LaunchPlan& plan) {
+Status LoadedCode::load_modules(const LaunchPlan& plan, int smem_carveout_percent) {
   const cuda::Context::Scope current(*context_);
   const cuda::DriverApi& api = context_->api();
   for (const codegen::CompiledKernel& k : compiled_.kernels) {
@@ -63,16 +66,18 @@ Status LoadedCode::load_modules(const LaunchPlan& plan) {
     uint32_t& most = smem[compiled_.index_of_request[i]];
     most = std::max(most, plan.kernels[i].kernel.smem_bytes);
   }
-  for (size_t i = 0; i < functions_.size(); ++i) {
-    if (smem[i] == 0) continue;
-    Status ok =
-        cuda::check(api, api.func_set_attribute(functions_[i], cuda::kFuncMaxDynamicSmem, static_cast<int>(smem[i])),
-                    "func_set_attribute(");
+  const auto set = [&](size_t i, int attribute, int value) -> Status {
+    Status ok = cuda::check(api, api.func_set_attribute(functions_[i], attribute, value), "func_set_attribute(");
     if (!ok)
       return tl::unexpected(std::move(ok)
                                 .error()
                                 .with("kernel", compiled_.kernels[i].name)
                                 .with("dynamic shared memory", std::to_string(smem[i])));
+    return {};
+  };
+  for (size_t i = 0; i < functions_.size(); ++i) {
+    MEGARTP_TRY(set(i, cuda::kFuncSmemCarveout, smem_carveout_percent));
+    if (smem[i] > 0) MEGARTP_TRY(set(i, cuda::kFuncMaxDynamicSmem, static_cast<int>(smem[i])));
   }
   return {};
 }

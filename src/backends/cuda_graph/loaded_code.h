@@ -11,15 +11,23 @@
 
 namespace megartp::cuda_graph {
 
+// How much of an SM's 256 KiB goes to shared memory rather than L1, in percent of what is possible; -1: the driver
+// decides for each kernel. An SM changes its division only when it is empty, so CTAs of kernels with different
+// divisions do not stand side by side: with one division for all, a consumer can enter beside its producer. Not
+// measured yet.
+inline constexpr int kSmemCarveoutPercent = 100;
+
 class LoadedCode {
  public:
   // Compiles (or takes from the cache) and loads. options.arch is replaced by that of the device; kUnsupported when the
   // device is neither Hopper nor a Blackwell of compute capability 10.0.
   static Result<std::shared_ptr<const LoadedCode>> load(std::shared_ptr<const cuda::Context> context,
-                                                        const LaunchPlan& plan, codegen::CompileOptions options = {});
+                                                        const LaunchPlan& plan, codegen::CompileOptions options = {},
+                                                        int smem_carveout_percent = kSmemCarveoutPercent);
   // Loads what has been compiled: one request per kernel of the plan, in order.
   static Result<std::shared_ptr<const LoadedCode>> load(std::shared_ptr<const cuda::Context> context,
-                                                        const LaunchPlan& plan, codegen::CompiledKernels compiled);
+                                                        const LaunchPlan& plan, codegen::CompiledKernels compiled,
+                                                        int smem_carveout_percent = kSmemCarveoutPercent);
   LoadedCode() = default;
   ~LoadedCode();
   LoadedCode(const LoadedCode&) = delete;
@@ -34,7 +42,7 @@ class LoadedCode {
   size_t num_kernels() const { return compiled_.index_of_request.size(); }
 
  private:
-  Status load_modules(const LaunchPlan& plan);
+  Status load_modules(const LaunchPlan& plan, int smem_carveout_percent);
 
   std::shared_ptr<const cuda::Context> context_;
   codegen::CompiledKernels compiled_;
