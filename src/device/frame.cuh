@@ -25,13 +25,51 @@ __device__ inline void fuzz_delay(uint32_t place) {
 __device__ inline void fuzz_delay(uint32_t) {}
 #endif
 
-template <int kWait>
+#ifndef MEGARTP_TRACE
+#define MEGARTP_TRACE 0
+#endif
+#if MEGARTP_TRACE
+// Development aid: when each CTA entered, had its inputs, and ended.
+struct TraceRecord {
+  uint64_t enter, inputs, done;
+  uint64_t marks[6];
+  uint32_t signature, cta, sm, pad;
+};
+__device__ TraceRecord* trace_records;
+__device__ uint32_t trace_count;
+#endif
+
+// kTriggersLate: dependents may enter only when trigger() has been called by every CTA, because early ones would hold shared memory that
+// others need.
+template <int kWait, bool kTriggersLate = false>
 struct KernelFrame {
+#if MEGARTP_TRACE
+  mutable uint64_t t_enter = 0, t_inputs = 0;
+  mutable uint32_t at = 0;
+  mutable uint64_t marks[6] = {};
+  __device__ void mark(int i) const { marks[i] = global_timer(); }
+  __device__ ~KernelFrame() {
+    if (threadIdx.x != 0) return;
+    uint32_t sm, clusters;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(clusters));
+    trace_records[at] = {t_enter, t_inputs, global_timer(), {marks[0], marks[1], marks[2], marks[3], marks[4], marks[5]}, gridDim.x * gridDim.y * 100000 + blockDim.x * 10 + clusters, blockIdx.x, sm, 0};
+  }
+#else
+  __device__ void mark(int) const {}
+#endif
   // First thing in a kernel, by all threads.
   __device__ void enter() const {
     fuzz_delay(1);
-    grid_trigger();
+#if MEGARTP_TRACE
+    t_enter = global_timer();
+    if (threadIdx.x == 0) at = atomicAdd(&trace_count, 1);
+#endif
+    if constexpr (!kTriggersLate) grid_trigger();
     if constexpr (kWait == kWaitEntry) grid_wait();
+  }
+  __device__ void trigger() const {
+    if constexpr (kTriggersLate) grid_trigger();
   }
   // After barriers and descriptors are set up, by all threads.
   __device__ void after_prologue() const {
@@ -41,6 +79,9 @@ struct KernelFrame {
   __device__ void wait_inputs() const {
     fuzz_delay(2);
     if constexpr (kWait == kWaitPrefetch) grid_wait();
+#if MEGARTP_TRACE
+    t_inputs = global_timer();
+#endif
   }
 };
 

@@ -7,7 +7,9 @@
 //   activation loader  waits for the producers, then the same stages <- x
 //   consumers          one warpgroup per 64 or 128 weight rows: wgmma, promotion, epilogue
 //
-// A stage is full when both loaders have arrived and all bytes are there; it is empty when every consumer warp has arrived.
+// The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer warp has arrived. The weight loader
+// keeps at most kInFlight stages on their way: a few saturate the memory, and what an SM has asked for beyond that only delays the
+// activations that the critical path waits for.
 #pragma once
 
 #include "device/frame.cuh"
@@ -20,8 +22,9 @@ inline constexpr uint32_t kPieceRows = 64;
 inline constexpr uint32_t kPieceBytes = 8192;  // WeightLayout::kTiles64x128
 
 // kTileN: weight rows of a tile, 64 or 128. kTileM: tokens, 8 to 128. kBlocks: K blocks of a stage. kTiled: the weights' layout.
-template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, bool kTiled_>
+template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, int kInFlight_, bool kTiled_>
 struct GemmShape {
+  static constexpr int kInFlight = kInFlight_;
   static constexpr int kTileN = kTileN_;
   static constexpr int kTileM = kTileM_;
   static constexpr int kBlocks = kBlocks_;
@@ -39,7 +42,7 @@ struct GemmShape {
 
   // Dynamic shared memory: ring (1024-byte aligned), barriers, scales of x [blocks, kTileM], scales of w [blocks].
   __host__ __device__ static constexpr uint32_t barrier_offset() { return kStages * kStageBytes; }
-  __host__ __device__ static constexpr uint32_t scale_offset() { return barrier_offset() + 128; }
+  __host__ __device__ static constexpr uint32_t scale_offset() { return barrier_offset() + 256; }
   __host__ __device__ static constexpr uint32_t smem_bytes(uint32_t k_blocks) {
     return 1024 + scale_offset() + 4 * k_blocks * (kTileM + 1);
   }
@@ -65,15 +68,17 @@ struct GemmTile {
 template <class S>
 struct GemmSmem {
   uint8_t* ring;
-  uint64_t* full;
+  uint64_t* w_full;
+  uint64_t* x_full;
   uint64_t* empty;
   float* x_scale;
   float* w_scale;
 
   __device__ explicit GemmSmem(uint8_t* dynamic, uint32_t max_blocks) {
     ring = dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U);
-    full = reinterpret_cast<uint64_t*>(ring + S::barrier_offset());
-    empty = full + S::kStages;
+    w_full = reinterpret_cast<uint64_t*>(ring + S::barrier_offset());
+    x_full = w_full + S::kStages;
+    empty = x_full + S::kStages;
     x_scale = reinterpret_cast<float*>(ring + S::scale_offset());
     w_scale = x_scale + max_blocks * S::kTileM;
   }
@@ -82,7 +87,8 @@ struct GemmSmem {
   // By one thread.
   __device__ void init() const {
     for (int s = 0; s < S::kStages; ++s) {
-      mbarrier_init(&full[s], 2);
+      mbarrier_init(&w_full[s], 1);
+      mbarrier_init(&x_full[s], 1);
       mbarrier_init(&empty[s], S::kConsumers / 32);
     }
     mbarrier_init_fence();
@@ -100,22 +106,24 @@ __device__ inline uint32_t weight_offset(int half, int block) {
 template <class S>
 __device__ void load_weights(const GemmSmem<S>& smem, const GemmTile& t) {
   if (lane_index() != 0) return;
+  if constexpr (!S::kTiled) tma_prefetch_map(t.w_map);
   const uint32_t iterations = ceil_div(t.block_count, S::kBlocks);
   for (uint32_t i = 0; i < iterations; ++i) {
     const uint32_t stage = i % S::kStages;
     if (i >= S::kStages) mbarrier_wait(&smem.empty[stage], (i / S::kStages - 1) & 1);
+    if (i >= S::kInFlight) mbarrier_wait(&smem.w_full[(i - S::kInFlight) % S::kStages], ((i - S::kInFlight) / S::kStages) & 1);
     const uint32_t begin = i * S::kBlocks;
     const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
-    mbarrier_arrive_expect(&smem.full[stage], blocks * S::kTileN * 128);
+    mbarrier_arrive_expect(&smem.w_full[stage], blocks * S::kTileN * 128);
     if constexpr (S::kTiled) {
 #pragma unroll
       for (int half = 0; half < S::kTileN / 64; ++half)
         bulk_load(smem.weights(stage) + weight_offset<S>(half, 0), t.pieces + half * t.piece_row_bytes + begin * kPieceBytes,
-                  blocks * kPieceBytes, &smem.full[stage], kEvictFirst);
+                  blocks * kPieceBytes, &smem.w_full[stage], kEvictFirst);
     } else {
       for (uint32_t b = 0; b < blocks; ++b)
         tma_load_2d(smem.weights(stage) + weight_offset<S>(0, b), t.w_map, (t.block_begin + begin + b) * 128, t.n_begin,
-                    &smem.full[stage], kEvictFirst);
+                    &smem.w_full[stage], kEvictFirst);
     }
   }
 }
@@ -124,6 +132,7 @@ __device__ void load_weights(const GemmSmem<S>& smem, const GemmTile& t) {
 template <class S, class Frame>
 __device__ void load_activations(const GemmSmem<S>& smem, const GemmTile& t, const Frame& frame) {
   if (lane_index() != 0) return;
+  tma_prefetch_map(t.x_map);
   frame.wait_inputs();
   // x was written by ordinary stores; the copy engine reads it.
   asm volatile("fence.proxy.async.global;" ::: "memory");
@@ -133,10 +142,10 @@ __device__ void load_activations(const GemmSmem<S>& smem, const GemmTile& t, con
     if (i >= S::kStages) mbarrier_wait(&smem.empty[stage], (i / S::kStages - 1) & 1);
     const uint32_t begin = i * S::kBlocks;
     const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
-    mbarrier_arrive_expect(&smem.full[stage], blocks * S::kTileM * 128);
+    mbarrier_arrive_expect(&smem.x_full[stage], blocks * S::kTileM * 128);
     for (uint32_t b = 0; b < blocks; ++b)
       tma_load_2d(smem.x(stage) + b * S::kTileM * 128, t.x_map, (t.block_begin + begin + b) * 128, t.m_begin,
-                  &smem.full[stage]);
+                  &smem.x_full[stage]);
   }
 }
 
@@ -163,7 +172,8 @@ struct GemmSums {
 template <class S, int kCount>
 __device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half, GemmSums<S>& sums) {
   const uint32_t stage = it % S::kStages;
-  mbarrier_wait(&smem.full[stage], (it / S::kStages) & 1);
+  mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
+  mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
   const uint8_t* weights = smem.weights(stage);
   const uint8_t* x = smem.x(stage);
   float d[kCount][S::kHalves][S::kRegisters];
@@ -226,12 +236,26 @@ template <class S, class Frame>
 __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread, const Frame& frame, GemmSums<S>& sums) {
   for (uint32_t b = thread; b < t.block_count; b += S::kConsumers) smem.w_scale[b] = t.w_scale[b];
   frame.wait_inputs();
-  for (uint32_t i = thread; i < t.block_count * S::kTileM; i += S::kConsumers) {
-    const uint32_t m = i / t.block_count;
-    const uint32_t b = i % t.block_count;
-    smem.x_scale[b * S::kTileM + m] = m < t.m_count ? load_global(t.x_scale + (t.m_begin + m) * t.x_scale_stride + b) : 0.0F;
+  // Several loads at a time: each takes a trip to the L2.
+  constexpr uint32_t kAtOnce = 4;
+  const uint32_t scales = t.block_count * S::kTileM;
+  for (uint32_t first = thread; first < scales; first += kAtOnce * S::kConsumers) {
+    float v[kAtOnce];
+#pragma unroll
+    for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * S::kConsumers;
+      const uint32_t m = i / t.block_count;
+      const bool is_there = i < scales && m < t.m_count;
+      v[k] = is_there ? load_global(t.x_scale + (t.m_begin + m) * t.x_scale_stride + i % t.block_count) : 0.0F;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < kAtOnce; ++k) {
+      const uint32_t i = first + k * S::kConsumers;
+      if (i < scales) smem.x_scale[i % t.block_count * S::kTileM + i / t.block_count] = v[k];
+    }
   }
   named_barrier(1, S::kConsumers);
+  frame.mark(0);
 
 #pragma unroll
   for (int h = 0; h < S::kHalves; ++h)
@@ -239,6 +263,12 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
     for (int i = 0; i < S::kRegisters; ++i) sums.v[h][i] = 0.0F;
   const uint32_t first_half = warp_index() / 4 * S::kHalves;
   const uint32_t full_stages = t.block_count / S::kBlocks;
+#if MEGARTP_TRACE
+  mbarrier_wait(&smem.x_full[0], 0);
+  frame.mark(1);
+  mbarrier_wait(&smem.w_full[0], 0);
+  frame.mark(2);
+#endif
   for (uint32_t it = 0; it < full_stages; ++it)
     multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
   // The last stage may have fewer blocks.
@@ -250,6 +280,7 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
       if (rest == 3) multiply_stage<S, 3>(smem, full_stages, thread, first_half, sums);
     }
   }
+  frame.mark(3);
 }
 
 // Role of a warp in a kernel of S::kThreads.

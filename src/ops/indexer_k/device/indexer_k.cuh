@@ -1,5 +1,6 @@
-// indexer_k: split-K GEMM of one 128-wide N tile; the last CTA of an M tile to arrive adds the partials in ascending order and writes
-// the tile's keys into the cache: LayerNorm, RoPE, one FP8 group a row.
+// indexer_k: one N tile of 128; the CTAs of a cluster are the K splits of one M tile. Each leaves its sums in shared memory,
+// [token, 128]; after the cluster's barrier CTA r finalizes tokens r, r + splits, ...: it adds the splits in ascending order, applies
+// LayerNorm and RoPE, quantises, and writes key and scale into the cache.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"
@@ -20,11 +21,8 @@ struct IndexerKParams {
   const float* cos_sin;   // F32 [POS, rope]
   const int32_t* slot_mapping;
   uint8_t* cache;         // pages of 64 keys of 128 bytes, then 64 scales
-  float* partial;         // F32 [splits, M, 128]
-  uint32_t* arrived;      // [M tiles], a multiple of `splits` between runs
   uint32_t m;
   uint32_t k_blocks;
-  uint32_t splits;
   uint32_t num_positions;
   uint32_t num_slots;
   float eps;
@@ -34,61 +32,11 @@ struct IndexerKParams {
   uint32_t pow2_scale;
 };
 
-// Past the L1, which may hold what stood there before another CTA wrote.
-__device__ inline float4 load_from_l2(const float4* p) {
-  float4 v;
-  asm volatile("ld.global.cg.v4.f32 {%0, %1, %2, %3}, [%4];" : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "l"(p) : "memory");
-  return v;
-}
-
-// One row by one warp.
-template <int kMaxSplits>
-__device__ void finalize_key(const IndexerKParams& p, uint32_t row) {
-  const uint32_t lane = lane_index();
-  const int32_t position = p.positions[row];
-  const int32_t slot = p.slot_mapping[row];
-  float4 part[kMaxSplits];
-#pragma unroll
-  for (int s = 0; s < kMaxSplits; ++s)
-    if (s < p.splits) part[s] = load_from_l2(reinterpret_cast<const float4*>(p.partial + (uint64_t(s) * p.m + row) * 128) + lane);
-  const uint2 gain = load_weight(p.norm_w + lane);
-  const uint2 bias = load_weight(p.norm_b + lane);
-  // As on the CPU: a row whose position or slot is out of range is dropped.
-  if (position < 0 || position >= p.num_positions || slot < 0 || slot >= p.num_slots) return;
-  const IndexerRowOptions options{p.rope, p.interleave, p.hadamard, p.pow2_scale};
-  const RopeFactors rope = load_rope(p.cos_sin + uint64_t(position) * p.rope, options);
-  float v[4] = {part[0].x, part[0].y, part[0].z, part[0].w};
-#pragma unroll
-  for (int s = 1; s < kMaxSplits; ++s)
-    if (s < p.splits) v[0] += part[s].x, v[1] += part[s].y, v[2] += part[s].z, v[3] += part[s].w;
-  float sum = 0.0F;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    v[i] = round_bf16(v[i]);
-    sum += v[i];
-  }
-  const float mean = __fdiv_rn(warp_sum(sum), 128.0F);
-  float squares = 0.0F;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) squares += (v[i] - mean) * (v[i] - mean);
-  const float factor = norm_factor(warp_sum(squares), 128.0F, p.eps);
-  const float g[4] = {bf16_low(gain.x), bf16_high(gain.x), bf16_low(gain.y), bf16_high(gain.y)};
-  const float b[4] = {bf16_low(bias.x), bf16_high(bias.x), bf16_low(bias.y), bf16_high(bias.y)};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) v[i] = (v[i] - mean) * factor * g[i] + b[i];
-  float scale;
-  const uint32_t codes = indexer_row(v, rope, options, &scale);
-  uint8_t* page = p.cache + uint64_t(slot / 64) * (64 * 132);
-  *reinterpret_cast<uint32_t*>(page + slot % 64 * 128 + lane * 4) = codes;
-  if (lane == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot % 64 * 4) = scale;
-}
-
-// Grid: splits, M tiles.
-template <class S, int kMaxSplits, int kWait>
+// Grid: splits (cluster of kSplits along x), M tiles.
+template <class S, int kSplits, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__ IndexerKParams p) {
   extern __shared__ uint8_t dynamic[];
-  __shared__ uint32_t is_last;
-  const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, p.splits));
+  const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, kSplits));
   const KernelFrame<kWait> frame;
   if (threadIdx.x == 0) smem.init();
   frame.enter();
@@ -96,7 +44,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
   frame.after_prologue();
 
   const uint32_t split = blockIdx.x;
-  const BlockRange range = split_blocks(p.k_blocks, p.splits, split);
+  const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
   GemmTile t;
   t.piece_row_bytes = p.k_blocks * kPieceBytes;
   t.pieces = p.pieces + range.begin * kPieceBytes;
@@ -116,23 +64,66 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
   } else if (is_activation_loader<S>()) {
     load_activations(smem, t, frame);
   } else {
+    constexpr int kWarps = S::kConsumers / 32;
+    constexpr int kTokens = (S::kTileM + kSplits * kWarps - 1) / (kSplits * kWarps);  // of a warp
+    const IndexerRowOptions options{p.rope, p.interleave, p.hadamard, p.pow2_scale};
+    const uint32_t lane = lane_index();
+    // Arguments and weights: constant while anything runs.
+    const uint2 gain = load_weight(p.norm_w + lane);
+    const uint2 bias = load_weight(p.norm_b + lane);
+    RopeFactors rope[kTokens];
+    int32_t slot[kTokens];
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
+      slot[i] = -1;
+      if (token >= t.m_count) continue;
+      const int32_t position = p.positions[t.m_begin + token];
+      // As on the CPU: a row whose position or slot is out of range is dropped.
+      if (position < 0 || position >= p.num_positions) continue;
+      slot[i] = p.slot_mapping[t.m_begin + token];
+      if (slot[i] >= p.num_slots) slot[i] = -1;
+      rope[i] = load_rope(p.cos_sin + uint64_t(position) * p.rope, options);
+    }
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
-    float* out = p.partial + (uint64_t{split} * p.m + t.m_begin) * 128;
-    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) {
-      if (token < t.m_count) out[uint64_t{token} * 128 + n] = v;
-    });
-    // The barrier puts all stores of the CTA before thread 0's release; its acquire stands before everybody's loads.
+
+    // Every stage has been consumed by everyone: the ring's memory is free for the sums.
+    float* rows = reinterpret_cast<float*>(smem.ring);
     named_barrier(1, S::kConsumers);
-    if (threadIdx.x == 0) {
-      uint32_t before;
-      asm volatile("atom.add.acq_rel.gpu.global.u32 %0, [%1], 1;" : "=r"(before) : "l"(p.arrived + blockIdx.y) : "memory");
-      is_last = (before + 1) % p.splits == 0;
+    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kIndexerRowStride + n] = v; });
+    cluster_arrive();
+    cluster_wait();
+#pragma unroll
+    for (int i = 0; i < kTokens; ++i) {
+      const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
+      if (slot[i] < 0) continue;
+      float v[4];
+      cluster_sum<kSplits>(reinterpret_cast<const float4*>(rows + token * kIndexerRowStride) + lane, v);
+      float sum = 0.0F;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        v[k] = round_bf16(v[k]);
+        sum += v[k];
+      }
+      const float mean = __fdiv_rn(warp_sum(sum), 128.0F);
+      float squares = 0.0F;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) squares += (v[k] - mean) * (v[k] - mean);
+      const float factor = norm_factor(warp_sum(squares), 128.0F, p.eps);
+      const float g[4] = {bf16_low(gain.x), bf16_high(gain.x), bf16_low(gain.y), bf16_high(gain.y)};
+      const float b[4] = {bf16_low(bias.x), bf16_high(bias.x), bf16_low(bias.y), bf16_high(bias.y)};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) v[k] = (v[k] - mean) * factor * g[k] + b[k];
+      float scale;
+      const uint32_t codes = indexer_row(v, rope[i], options, &scale);
+      uint8_t* page = p.cache + uint64_t(slot[i] / 64) * (64 * 132);
+      *reinterpret_cast<uint32_t*>(page + slot[i] % 64 * 128 + lane * 4) = codes;
+      if (lane == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot[i] % 64 * 4) = scale;
     }
-    named_barrier(1, S::kConsumers);
-    if (is_last == 0) return;
-    for (uint32_t token = threadIdx.x / 32; token < t.m_count; token += S::kConsumers / 32)
-      finalize_key<kMaxSplits>(p, t.m_begin + token);
+    // Nobody leaves while others may read its rows.
+    cluster_arrive();
+    cluster_wait();
   }
 }
 

@@ -33,14 +33,12 @@ struct IndexerQParams {
   uint32_t pow2_scale;
 };
 
-inline constexpr uint32_t kIndexerQStride = 132;  // floats of a token's row: no two lanes of a store share a bank
-
 // Grid: heads x splits (cluster of kSplits along x), M tiles. kGateLoads * 32 >= slices.
 template <class S, int kSplits, int kGateLoads, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__ IndexerQParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, kSplits));
-  const KernelFrame<kWait> frame;
+  const KernelFrame<kWait, true> frame;
   if (threadIdx.x == 0) smem.init();
   frame.enter();
   __syncthreads();
@@ -94,24 +92,21 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
     }
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
+    frame.trigger();
 
     // Every stage has been consumed by everyone: the ring's memory is free for the sums.
     float* rows = reinterpret_cast<float*>(smem.ring);
     named_barrier(1, S::kConsumers);
-    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kIndexerQStride + n] = v; });
+    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kIndexerRowStride + n] = v; });
     cluster_arrive();
     cluster_wait();
+    frame.mark(4);
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
       if (token >= t.m_count) continue;
-      const float4* row = reinterpret_cast<const float4*>(rows + token * kIndexerQStride) + lane;
-      float4 part[kSplits];
-#pragma unroll
-      for (int s = 0; s < kSplits; ++s) part[s] = cluster_load(row, s);
-      float v[4] = {part[0].x, part[0].y, part[0].z, part[0].w};
-#pragma unroll
-      for (int s = 1; s < kSplits; ++s) v[0] += part[s].x, v[1] += part[s].y, v[2] += part[s].z, v[3] += part[s].w;
+      float v[4];
+      cluster_sum<kSplits>(reinterpret_cast<const float4*>(rows + token * kIndexerRowStride) + lane, v);
 #pragma unroll
       for (int k = 0; k < 4; ++k) v[k] = round_bf16(v[k]);
       float scale;

@@ -1,7 +1,8 @@
 // indexer_score: logits[m, s] = k_scale[s] * sum over heads of w[m, h] * max(0, q[m, h] . k[s]) for visible s, -inf elsewhere.
 //
-// Keys are wgmma's M (a page of 64 a warpgroup), the (token, head) pairs of a block of tokens its N = 128. A thread has two keys and,
-// for each token, heads / 4 pairs, adds them in ascending order and then over the four lanes that share a key.
+// Keys are wgmma's M (a page of 64), the (token, head) pairs of a block of tokens its N = 128. A thread has two keys and, for each
+// token, heads / 4 pairs; it adds them in ascending order and then over the four lanes that share a key. A loader warp brings q and
+// the pages.
 #pragma once
 
 #include "device/frame.cuh"
@@ -10,6 +11,8 @@
 
 namespace megartp::device {
 
+inline constexpr int kScoreInlineBlocks = 16;
+
 struct IndexerScoreParams {
   TensorMap q_map;       // E4M3 [M * heads, 128], box {128, 128}
   TensorMap key_map;     // E4M3 [pages, 64, 128] in the cache's pages of 8448 bytes, box {128, 64, 1}
@@ -17,8 +20,10 @@ struct IndexerScoreParams {
   const uint8_t* cache;
   const int32_t* context_lens;  // [M]
   const int32_t* block_table;   // [R, table_width]
-  const uint32_t* blocks;       // [token blocks, 4]: request, first row, rows, 0
+  const uint32_t* blocks;       // token blocks: request | rows << 16, then first row; used when they are more than the inline ones
   float* logits;                // F32 [M, columns]
+  uint32_t inline_blocks[kScoreInlineBlocks];  // request | rows << 8 | first row << 16
+  uint32_t has_inline_blocks;
   uint32_t num_pages;
   uint32_t table_width;
   uint32_t columns;
@@ -26,7 +31,7 @@ struct IndexerScoreParams {
   uint32_t chunks;              // CTAs of one token block
 };
 
-inline constexpr int kScoreStages = 4;
+inline constexpr int kScoreStages = 2;
 inline constexpr int kScorePairs = 128;
 struct ScoreSmem {
   uint8_t* q;       // 16 KiB
@@ -44,7 +49,7 @@ struct ScoreSmem {
   }
 };
 
-inline constexpr int kScoreThreads = 288;  // two consumer warpgroups, one loader warp
+inline constexpr int kScoreThreads = 160;  // a consumer warpgroup, a loader warp
 
 // Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128.
 template <int kHeads, int kWait>
@@ -65,67 +70,83 @@ __global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_cons
   __syncthreads();
   frame.after_prologue();
 
-  const uint32_t* block = p.blocks + blockIdx.x / p.chunks * 4;
-  const uint32_t request = block[0];
-  const uint32_t row_begin = block[1];
-  const uint32_t row_count = block[2];
+  const uint32_t block = blockIdx.x / p.chunks;
+  uint32_t request, row_begin, row_count;
+  if (p.has_inline_blocks != 0) {
+    const uint32_t word = p.inline_blocks[block];
+    request = word & 0xffU;
+    row_count = word >> 8 & 0xffU;
+    row_begin = word >> 16;
+  } else {
+    const uint2 words = load_weight(reinterpret_cast<const uint2*>(p.blocks) + block);
+    request = words.x & 0xffffU;
+    row_count = words.x >> 16;
+    row_begin = words.y;
+  }
   const uint32_t first_page = blockIdx.x % p.chunks * p.pages_per_cta;
   const int32_t* table = p.block_table + uint64_t{request} * p.table_width;
   // Arguments: constant while anything runs. Lengths bound what is read of table and cache.
-  int32_t longest = 0;
-  for (uint32_t i = 0; i < row_count; ++i) longest = max(longest, p.context_lens[row_begin + i]);
-  const uint32_t visible_pages = min(ceil_div(min(static_cast<uint32_t>(max(longest, 0)), p.columns), 64), p.table_width);
+  const uint32_t lane = lane_index();
+  const int32_t length = lane < row_count ? p.context_lens[row_begin + lane] : 0;  // kTokens <= 16
+  const uint32_t longest = __reduce_max_sync(0xffffffffU, max(length, 0));
+  const uint32_t visible_pages = min(ceil_div(min(longest, p.columns), 64), p.table_width);
   const uint32_t page_end = min(first_page + p.pages_per_cta, ceil_div(p.columns, 64));
 
-  if (threadIdx.x >= 256) {
-    if (threadIdx.x != 256 || first_page >= visible_pages) return;
-    frame.wait_inputs();
-    // q and the newest keys were written by ordinary stores; the copy engine reads them.
-    asm volatile("fence.proxy.async.global;" ::: "memory");
-    mbarrier_arrive_expect(&smem.full[kScoreStages], kScorePairs * 128);
-    tma_load_2d(smem.q, &p.q_map, 0, row_begin * kHeads, &smem.full[kScoreStages]);
-    for (uint32_t i = 0; first_page + i < min(page_end, visible_pages); ++i) {
-      const uint32_t stage = i % kScoreStages;
-      if (i >= kScoreStages) mbarrier_wait(&smem.empty[stage], (i / kScoreStages - 1) & 1);
-      const int32_t page = table[first_page + i];
-      if (page < 0 || page >= p.num_pages) {
-        mbarrier_arrive(&smem.full[stage]);
-        continue;
+  if (warp_index() == 4) {
+    if (first_page < visible_pages) {
+      if (lane == 0) {
+        tma_prefetch_map(&p.q_map);
+        tma_prefetch_map(&p.key_map);
       }
-      mbarrier_arrive_expect(&smem.full[stage], 8192 + 256);
-      tma_load_3d(smem.keys + stage * 8192, &p.key_map, 0, 0, page, &smem.full[stage]);
-      bulk_load(smem.scales + stage * 64, p.cache + uint64_t(page) * 8448 + 8192, 256, &smem.full[stage]);
+      const uint32_t end = min(page_end, visible_pages) - first_page;
+      int32_t pages = lane < end ? table[first_page + lane] : -1;
+      frame.wait_inputs();
+      if (lane == 0) {
+        // q and the newest keys were written by ordinary stores; the copy engine reads them.
+        asm volatile("fence.proxy.async.global;" ::: "memory");
+        mbarrier_arrive_expect(&smem.full[kScoreStages], kScorePairs * 128);
+        tma_load_2d(smem.q, &p.q_map, 0, row_begin * kHeads, &smem.full[kScoreStages]);
+      }
+      for (uint32_t i = 0; i < end; ++i) {
+        if (i != 0 && i % 32 == 0) pages = i + lane < end ? table[first_page + i + lane] : -1;
+        const int32_t page = __shfl_sync(0xffffffffU, pages, i % 32);
+        if (lane != 0) continue;
+        const uint32_t stage = i % kScoreStages;
+        if (i >= kScoreStages) mbarrier_wait(&smem.empty[stage], (i / kScoreStages - 1) & 1);
+        if (page >= 0 && page < p.num_pages) {
+          mbarrier_arrive_expect(&smem.full[stage], 8192 + 256);
+          tma_load_3d(smem.keys + stage * 8192, &p.key_map, 0, 0, page, &smem.full[stage]);
+          bulk_load(smem.scales + stage * 64, p.cache + uint64_t(page) * 8448 + 8192, 256, &smem.full[stage]);
+        } else {
+          mbarrier_arrive(&smem.full[stage]);
+        }
+      }
     }
-    return;
-  }
-
-  const uint32_t q = lane_index() % 4;
-  const uint32_t key = threadIdx.x % 128 / 32 * 16 + lane_index() / 4;
-  int32_t visible[kTokens];
+  } else {
+    const uint32_t q = lane % 4;
+    const uint32_t key = warp_index() * 16 + lane / 4;
+    frame.wait_inputs();
+    float w[kScorePairs / 8][2];
 #pragma unroll
-  for (int t = 0; t < kTokens; ++t) visible[t] = t < row_count ? p.context_lens[row_begin + t] : 0;
-  frame.wait_inputs();
-  float w[kScorePairs / 8][2];
-#pragma unroll
-  for (int j = 0; j < kScorePairs / 8; ++j) {
-    const uint32_t pair = 8 * j + 2 * q;
-    const bool is_there = pair / kHeads < row_count;
-    const uint2 v = is_there ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads + pair)) : uint2{};
-    w[j][0] = __uint_as_float(v.x);
-    w[j][1] = __uint_as_float(v.y);
-  }
-  if (first_page < visible_pages) mbarrier_wait(&smem.full[kScoreStages], 0);
-  for (uint32_t i = threadIdx.x / 128; first_page + i < page_end; i += 2) {
-    const uint32_t page_index = first_page + i;
-    float sums[kTokens][2] = {};
-    float scale[2] = {};
-    bool is_there = page_index < visible_pages;
-    if (is_there) {
-      const uint32_t stage = i % kScoreStages;
-      const int32_t page = table[page_index];
-      is_there = page >= 0 && page < p.num_pages;
-      mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
+    for (int j = 0; j < kScorePairs / 8; ++j) {
+      const uint32_t pair = 8 * j + 2 * q;
+      const bool is_there = pair / kHeads < row_count;
+      const uint2 v = is_there ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads + pair)) : uint2{};
+      w[j][0] = __uint_as_float(v.x);
+      w[j][1] = __uint_as_float(v.y);
+    }
+    if (first_page < visible_pages) mbarrier_wait(&smem.full[kScoreStages], 0);
+    frame.mark(0);
+    for (uint32_t i = 0; first_page + i < page_end; ++i) {
+      const uint32_t page_index = first_page + i;
+      float sums[kTokens][2] = {};
+      float scale[2] = {};
+      bool is_there = page_index < visible_pages;
       if (is_there) {
+        const uint32_t stage = i % kScoreStages;
+        const int32_t page = table[page_index];
+        is_there = page >= 0 && page < p.num_pages;
+        mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
         float d[kScorePairs / 2];
         const uint64_t keys = wgmma_descriptor(smem.keys + stage * 8192);
         const uint64_t pairs = wgmma_descriptor(smem.q);
@@ -137,6 +158,8 @@ __global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_cons
         scale[1] = smem.scales[stage * 64 + key + 8];
         wgmma_wait<0>();
         wgmma_hold(d);
+        frame.mark(1);
+        if (lane == 0) mbarrier_arrive(&smem.empty[stage]);
 #pragma unroll
         for (int j = 0; j < kScorePairs / 8; ++j) {
           const int t = j * 8 / kHeads;
@@ -146,19 +169,19 @@ __global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_cons
           sums[t][1] = fmaf(w[j][1], fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
         }
       }
-      if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
-    }
 #pragma unroll
-    for (int t = 0; t < kTokens; ++t) {
+      for (int t = 0; t < kTokens; ++t) {
+        const int32_t visible = __shfl_sync(0xffffffffU, length, t);
 #pragma unroll
-      for (int r = 0; r < 2; ++r) {
-        float v = sums[t][r];
-        v += __shfl_xor_sync(0xffffffffU, v, 1);
-        v += __shfl_xor_sync(0xffffffffU, v, 2);
-        const uint32_t position = page_index * 64 + key + 8 * r;
-        if (t % 4 == q && t < row_count && position < p.columns)
-          p.logits[uint64_t{row_begin + t} * p.columns + position] =
-              is_there && static_cast<int32_t>(position) < visible[t] ? v * scale[r] : -__int_as_float(0x7f800000);
+        for (int r = 0; r < 2; ++r) {
+          float v = sums[t][r];
+          v += __shfl_xor_sync(0xffffffffU, v, 1);
+          v += __shfl_xor_sync(0xffffffffU, v, 2);
+          const uint32_t position = page_index * 64 + key + 8 * r;
+          if (t % 4 == q && t < row_count && position < p.columns)
+            p.logits[uint64_t{row_begin + t} * p.columns + position] =
+                is_there && static_cast<int32_t>(position) < visible ? v * scale[r] : -__int_as_float(0x7f800000);
+        }
       }
     }
   }

@@ -33,7 +33,7 @@ __device__ inline void mma_absorb(float (&d)[4], uint32_t a0, uint32_t a1, uint3
 
 // Grid: heads x column tiles (columns innermost), groups of M. kSteps * 64 >= nope. A CTA does tokens 16 * blockIdx.y + i * 16 * gridDim.y.
 template <int kSteps, int kWait>
-__global__ void __launch_bounds__(128) q_absorb(const __grid_constant__ QAbsorbParams p) {
+__global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbsorbParams p) {
   constexpr uint32_t kStride = 136;  // floats of a token's row
   __shared__ float rows[4][16][kStride];
   const KernelFrame<kWait> frame;
@@ -48,27 +48,31 @@ __global__ void __launch_bounds__(128) q_absorb(const __grid_constant__ QAbsorbP
   const uint32_t first_d = warp * kSteps * 16 + q * 4;
   const uint64_t first_row = uint64_t{head} * (p.nope + p.v);
 
-  uint32_t b[kSteps][16][2];
+  uint4 bytes[kSteps][4];
+  float scale[kSteps][4];
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) {
-    uint4 bytes[4];
-    float scale[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const uint32_t d = first_d + step * 16 + i;
       const bool is_there = d < p.nope && n_begin + g * 16 < p.kv_lora;
-      bytes[i] = is_there ? load_weight(reinterpret_cast<const uint4*>(p.kv_b + (first_row + d) * p.kv_lora + n_begin + g * 16)) : uint4{};
-      scale[i] = is_there ? p.kv_b_scale[(first_row + d) / 128 * n_tiles + n_begin / 128] : 0.0F;
+      bytes[step][i] =
+          is_there ? load_weight(reinterpret_cast<const uint4*>(p.kv_b + (first_row + d) * p.kv_lora + n_begin + g * 16)) : uint4{};
+      scale[step][i] = is_there ? p.kv_b_scale[(first_row + d) / 128 * n_tiles + n_begin / 128] : 0.0F;
     }
+  }
+  uint32_t b[kSteps][16][2];
+#pragma unroll
+  for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
     for (int j = 0; j < 16; j += 2) {
       float2 w[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
+        const uint32_t words[4] = {bytes[step][i].x, bytes[step][i].y, bytes[step][i].z, bytes[step][i].w};
         w[i] = unpack_e4m3(words[j / 4] >> (j % 4 * 8) & 0xffffU);
-        w[i].x *= scale[i];
-        w[i].y *= scale[i];
+        w[i].x *= scale[step][i];
+        w[i].y *= scale[step][i];
       }
       b[step][j][0] = pack_bf16(w[0].x, w[1].x);
       b[step][j][1] = pack_bf16(w[2].x, w[3].x);
@@ -93,6 +97,7 @@ __global__ void __launch_bounds__(128) q_absorb(const __grid_constant__ QAbsorbP
 #pragma unroll
       for (int j = 0; j < 16; ++j)
         mma_absorb(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, b[step][j][0], b[step][j][1]);
+    frame.mark(0);
     // Column c of tile j is n = 16 c + j; it stands at 8 j + c, where stores and loads are free of bank conflicts.
 #pragma unroll
     for (int j = 0; j < 16; ++j) {
@@ -100,6 +105,7 @@ __global__ void __launch_bounds__(128) q_absorb(const __grid_constant__ QAbsorbP
       *reinterpret_cast<float2*>(&rows[warp][g + 8][j * 8 + q * 2]) = float2{sums[j][2], sums[j][3]};
     }
     __syncthreads();
+    frame.mark(1);
     const uint32_t token = threadIdx.x / 8;
     const uint32_t c = threadIdx.x % 8;
     if (m_begin + token < p.m && n_begin + c * 16 < p.kv_lora) {

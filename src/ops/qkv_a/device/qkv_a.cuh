@@ -128,6 +128,7 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
   float v[8] = {};
   if (is_normed || is_key)
     sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits, v);
+  frame.mark(0);
   float sum = 0.0F;
 #pragma unroll
   for (int i = 0; i < 8; ++i) {
@@ -135,6 +136,7 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
     if (is_normed) sum += v[i] * v[i];
   }
   const float factor = norm_factor(cta_sum<kThreads>(sum, slots), static_cast<float>(width), p.eps);
+  frame.mark(1);
   if (is_normed) {
     const uint32_t g[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
