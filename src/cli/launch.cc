@@ -37,8 +37,8 @@ std::string summary(const LaunchPlan& plan) {
     const auto& g = k.kernel.grid;
     const double mb = static_cast<double>(k.kernel.weight_bytes + k.kernel.other_bytes) / 1e6;
     table.add_row({k.name, fmt::format("{}", fmt::join(g, "x")), std::to_string(k.kernel.block),
-               std::to_string(k.kernel.smem_bytes), fmt::format("{:.3f}", mb), fmt::format("{:.1f}", k.estimated_us),
-               std::string(wait_name(k)), std::to_string(k.priority)});
+                   std::to_string(k.kernel.smem_bytes), fmt::format("{:.3f}", mb),
+                   fmt::format("{:.1f}", k.estimated_us), std::string(wait_name(k)), std::to_string(k.priority)});
   }
   std::string out = fmt::format("{}, {}: {} kernels, {} edges, {:.1f} MB\n\n{}\n", plan.name, to_string(plan.mode),
                                 plan.kernels.size(), plan.edges.size(), static_cast<double>(plan.num_bytes()) / 1e6,

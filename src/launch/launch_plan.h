@@ -79,7 +79,7 @@ struct LaunchWorkspace {
   TensorId tensor = kInvalidId;
   bool zeroed = false;  // set to zero once, before the first run
   // Not empty: a constant, which holds these words in every run and which no kernel writes.
-  std::vector<uint32_t> words;
+  std::vector<uint32_t> words = {};
 };
 
 struct LaunchPlan {

@@ -340,6 +340,8 @@ void fill_streams(DriverApi& api) {
   FAKE_RELEASE(event_destroy, cuEventDestroy, (EventHandle e), return release(fake->events, real<FakeEvent>(e)))
   FAKE(event_record, cuEventRecordWithFlags, (EventHandle e, StreamHandle s, unsigned),
        return record(real<FakeEvent>(e), real<FakeStream>(s)))
+  FAKE(event_synchronize, cuEventSynchronize, (EventHandle), return kSuccess)
+  FAKE(event_elapsed_time, cuEventElapsedTime, (float* ms, EventHandle, EventHandle), *ms = 0.0125F; return kSuccess)
   FAKE(module_load_data, cuModuleLoadData, (ModuleHandle * m, const void*), int* made = nullptr;
        make(fake->modules, made); *m = reinterpret_cast<ModuleHandle>(made); return kSuccess)
   FAKE_RELEASE(module_unload, cuModuleUnload, (ModuleHandle m), return release(fake->modules, real<int>(m)))
