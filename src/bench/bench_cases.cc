@@ -65,8 +65,28 @@ std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, cons
   return cases;
 }
 
-std::vector<BenchCase> pdl_cases(std::string_view group, std::string_view edge, std::vector<std::string> ops,
-                                 std::span<const int64_t> rows, const Batch& batch) {
+Result<PdlEdge> find_pdl_edge(const OpGraph& graph, const LaunchPlan& plan, int which) {
+  const auto op_of = [&](uint32_t kernel) { return graph.ops()[plan.kernels[kernel].op].name; };
+  const LaunchEdge* best = nullptr;
+  for (const LaunchEdge& e : plan.edges) {
+    const DeviceKernel& to = plan.kernels[e.to].kernel;
+    if (which == 1) {
+      const bool is_candidate = op_of(e.from) == "A0" && op_of(e.to) == "B0";
+      if (is_candidate && (best == nullptr || to.weight_bytes > plan.kernels[best->to].kernel.weight_bytes)) best = &e;
+    } else if (best == nullptr && (to.weight_bytes == 0 || !to.has_prologue)) {
+      best = &e;
+    }
+  }
+  if (best == nullptr)
+    return make_error(ErrorCode::kUnsupported,
+                      which == 1 ? "PDL case 1: the graph has no edge from A0 to B0"
+                                 : "PDL case 2: every kernel that follows another one has weights to prefetch");
+  PdlEdge edge{edge_name(plan, *best), {op_of(best->from)}};
+  if (op_of(best->to) != edge.ops[0]) edge.ops.push_back(op_of(best->to));
+  return edge;
+}
+
+std::vector<BenchCase> pdl_cases(int which, const PdlEdge& edge, std::span<const int64_t> rows, const Batch& batch) {
   std::vector<BenchCase> cases;
   for (const int64_t m : rows)
     for (const EdgeLevel level :
@@ -75,12 +95,12 @@ std::vector<BenchCase> pdl_cases(std::string_view group, std::string_view edge, 
       c.batch = batch;
       c.batch.m = m;
       c.batch.requests = std::min(c.batch.requests, m);
-      c.group = fmt::format("{} M={}", group, m);
+      c.group = fmt::format("PDL case {}: {}, M={}", which, edge.name, m);
       c.name = level == EdgeLevel::kFull ? std::string("PDL off") : std::string(to_string(level));
       c.launch.mode = LaunchMode::kCmp;
-      c.launch.only_ops = ops;
+      c.launch.only_ops = edge.ops;
       c.launch.default_level = EdgeLevel::kFull;  // this edge alone
-      c.launch.levels.emplace(edge, level);
+      c.launch.levels.emplace(edge.name, level);
       cases.push_back(std::move(c));
     }
   return cases;

@@ -37,9 +37,16 @@ std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& b
 // Ops one after the other: cumulative, then each alone. Ops that the graph does not have are left out.
 std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, const Batch& batch,
                                      const LaunchOptions& base);
-// Case 1: A0 -> B0's first kernel, PDL off, then entry, prologue, prefetch, for M = 16 ... 256. Case 2: B0's own two
-// kernels, of which the second has nothing to prefetch. `edge` is the edge's name: "A0->B0.gemm".
-std::vector<BenchCase> pdl_cases(std::string_view group, std::string_view edge, std::vector<std::string> ops,
-                                 std::span<const int64_t> rows, const Batch& batch);
+// One edge of a launch plan, and the ops that it joins.
+struct PdlEdge {
+  std::string name;
+  std::vector<std::string> ops;
+};
+// Case 1: from A0 to the kernel of B0 that streams most weights. Case 2: the first edge whose consumer has nothing to
+// prefetch, where a programmatic edge can lose. `plan` is a kCmp plan of the whole graph. kUnsupported when it has no
+// such edge.
+Result<PdlEdge> find_pdl_edge(const OpGraph& graph, const LaunchPlan& plan, int which);
+// The two ops alone, all other edges full: PDL off, then entry, prologue, prefetch, for each number of rows.
+std::vector<BenchCase> pdl_cases(int which, const PdlEdge& edge, std::span<const int64_t> rows, const Batch& batch);
 
 }  // namespace megartp::bench

@@ -32,11 +32,12 @@ TEST(BenchCases, EveryListMakesPlansThatProve) {
   constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
   const Batch batches[] = {{1, 2048, 1}, {16, 8192, 2}, {256, 8192, 2}};
   constexpr int64_t kRows[] = {16, 64, 256};
+  const LaunchPlan full = *plan_of({}, graph);
   std::vector<BenchCase> all = backend_cases(kModes, batches, {});
   EXPECT_EQ(all.size(), 12U);
   for (auto& list : {ablation_cases({}, {}), growing_cases(graph, LaunchMode::kCmp, {}, {}),
-                     pdl_cases("PDL case 1", "A0->B0.gemm", {"A0", "B0"}, kRows, {}),
-                     pdl_cases("PDL case 2", "B0.gemm->B0.finalize", {"B0"}, kRows, {})})
+                     pdl_cases(1, *find_pdl_edge(graph, full, 1), kRows, {}),
+                     pdl_cases(2, *find_pdl_edge(graph, full, 2), kRows, {})})
     all.insert(all.end(), list.begin(), list.end());
   for (const BenchCase& c : all) {
     const auto plan = plan_of(c, graph);
@@ -63,9 +64,26 @@ TEST(BenchCases, TheSubgraphGrowsByOneOp) {
               ElementsAre("A0", "+B0", "+D0", "+D2", "A0", "B0", "D0", "D2"));
 }
 
+TEST(BenchCases, PdlEdgesAreFoundByWhatKernelsDo) {
+  const OpGraph graph = layer();
+  const LaunchPlan plan = *plan_of({}, graph);
+  const auto first = find_pdl_edge(graph, plan, 1);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->name, "A0->B0.gemm");
+  EXPECT_THAT(first->ops, ElementsAre("A0", "B0"));
+  const auto second = find_pdl_edge(graph, plan, 2);
+  ASSERT_TRUE(second);
+  EXPECT_EQ(second->name, "B0.gemm->B0.finalize");
+  EXPECT_THAT(second->ops, ElementsAre("B0"));
+  BenchCase part;
+  part.launch.only_ops = {"A0", "C0"};
+  EXPECT_EQ(find_pdl_edge(graph, *plan_of(part, graph), 2).error().code, ErrorCode::kUnsupported);
+}
+
 TEST(BenchCases, PdlCasesSetOneEdge) {
   constexpr int64_t kRows[] = {1, 16};
-  const auto cases = pdl_cases("case 1", "A0->B0.gemm", {"A0", "B0"}, kRows, {16, 8192, 2});
+  const auto cases = pdl_cases(1, {"A0->B0.gemm", {"A0", "B0"}}, kRows, {16, 8192, 2});
+  EXPECT_EQ(cases[0].group, "PDL case 1: A0->B0.gemm, M=1");
   EXPECT_THAT(names(cases), ElementsAre("PDL off", "enter-only", "prologue", "prefetch", "PDL off", "enter-only",
                                         "prologue", "prefetch"));
   EXPECT_EQ(cases[0].batch, (Batch{1, 8192, 1}));

@@ -47,7 +47,7 @@ std::vector<LaunchMode> modes(const BenchArgs& a) {
 }
 
 // Without an experiment: the backends.
-std::vector<bench::BenchCase> cases(const BenchArgs& a, const OpGraph& graph) {
+std::vector<bench::BenchCase> cases(const BenchArgs& a, const bench::CudaTimer& timer) {
   const LaunchOptions base = value_or_exit(to_launch_options(a.launch), a.common, "bench");
   std::vector<bench::BenchCase> list;
   const auto append = [&](std::vector<bench::BenchCase> more) {
@@ -57,12 +57,15 @@ std::vector<bench::BenchCase> cases(const BenchArgs& a, const OpGraph& graph) {
   if (a.ablation)
     for (const bench::Batch& b : sizes) append(bench::ablation_cases(b, base));
   if (a.growing)
-    for (const LaunchMode mode : modes(a)) append(bench::growing_cases(graph, mode, sizes.front(), base));
+    for (const LaunchMode mode : modes(a)) append(bench::growing_cases(timer.graph(), mode, sizes.front(), base));
   const std::vector<int64_t> rows = a.m_given ? a.m : std::vector<int64_t>{16, 32, 64, 128, 256};
-  for (const int c : a.pdl_cases)
-    append(c == 1 ? bench::pdl_cases("PDL case 1: A0->B0.gemm", "A0->B0.gemm", {"A0", "B0"}, rows, sizes.front())
-                  : bench::pdl_cases("PDL case 2: B0.gemm->B0.finalize", "B0.gemm->B0.finalize", {"B0"}, rows,
-                                     sizes.front()));
+  for (const int which : a.pdl_cases) {
+    bench::BenchCase whole;
+    whole.batch = sizes.front();
+    const LaunchPlan plan = value_or_exit(timer.plan(whole), a.common, "bench");
+    append(bench::pdl_cases(which, value_or_exit(bench::find_pdl_edge(timer.graph(), plan, which), a.common, "bench"),
+                            rows, sizes.front()));
+  }
   if (list.empty() && !a.tune_edges) append(bench::backend_cases(modes(a), sizes, base));
   return list;
 }
@@ -161,7 +164,7 @@ Result<std::vector<bench::BenchRow>> time_all(const BenchArgs& a, bench::CudaTim
 
 int run_bench(const BenchArgs& a) {
   const auto timer = value_or_exit(make_timer(a), a.common, "bench");
-  std::vector<bench::BenchCase> list = cases(a, timer->graph());
+  std::vector<bench::BenchCase> list = cases(a, *timer);
   bench::BenchReport report;
   report.rows = value_or_exit(time_all(a, *timer, list), a.common, "bench");
   std::optional<bench::TuningResult> tuning;
@@ -188,9 +191,10 @@ int run_bench(const BenchArgs& a) {
 void add_experiments(CLI::App& app, BenchArgs& a) {
   app.add_flag("--ablation", a.ablation, "{linear, DAG} x {full, PDL} of the same kernels");
   app.add_flag("--growing", a.growing, "Ops one after the other (cumulative, added) and each alone, for each backend");
-  app.add_option("--pdl-case", a.pdl_cases,
-                 "1: A0->B0.gemm with entry, prologue, prefetch, for M = 16 ... 256 or --m; 2: B0.gemm->B0.finalize, "
-                 "which has nothing to prefetch")
+  app.add_option(
+         "--pdl-case", a.pdl_cases,
+         "One edge alone, PDL off and on, for M = 16 ... 256 or --m. 1: A0 to B0, which prefetches weights; 2: an edge "
+         "whose consumer has nothing to prefetch")
       ->check(CLI::IsMember({1, 2}));
   app.add_flag("--tune-edges", a.tune_edges, "Try levels of cmp edge by edge and keep what measures best");
 }

@@ -27,6 +27,8 @@ Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, c
                                                    const LaunchArgs& args, bool fuzz, const CommonOptions& common) {
   LaunchOptions options = MEGARTP_TRY(to_launch_options(args));
   options.mode = MEGARTP_TRY(parse_launch_mode(backend));
+  const cuda::DeviceInfo gpu = MEGARTP_TRY(cuda::device_info(*MEGARTP_TRY(cuda::driver()), 0));
+  options.target = {static_cast<uint32_t>(gpu.num_sms), gpu.smem_per_cta};
   auto plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run.graph, run.inputs.shapes, options)));
   if (common.verbose) std::cerr << explain(*plan);
   CudaGraphOptions host;
