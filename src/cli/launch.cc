@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/cli.h"
+#include "cli/launch_compile.h"
 #include "cli/launch_options.h"
 #include "launch/launch_text.h"
 
@@ -18,6 +19,8 @@ struct LaunchCommandArgs {
   std::string output;
   int64_t num_layers = 1;
   bool explain = false;
+  bool compile = false;
+  CompileArgs code;
 };
 
 std::string_view wait_name(const LaunchKernel& k) {
@@ -59,6 +62,7 @@ Result<LaunchPlan> make_plan(const LaunchCommandArgs& a) {
 
 int run_launch(const LaunchCommandArgs& a) {
   const LaunchPlan plan = value_or_exit(make_plan(a), a.common, "launch");
+  if (a.compile) return compile_plan(plan, a.code, a.common);
   const std::string format = a.common.json ? "json" : a.format;
   std::string text = format == "json"      ? to_json(plan)
                      : format == "dot"     ? to_dot(plan)
@@ -89,10 +93,18 @@ Command add_launch_command(CLI::App& root) {
       ->check(CLI::IsMember({"text", "json", "dot", "mermaid"}))
       ->capture_default_str();
   app->add_flag("--explain", a.explain, "For every edge why it is there and what the prover says to its kind");
+  CLI::Option* compile =
+      app->add_flag("--compile", a.compile, "Compile the kernels into the cache and scan their code; needs no GPU");
+  app->add_option("--arch", a.code.arch, "sm_90a, or sm_100a, whose code is not scanned")
+      ->needs(compile)
+      ->capture_default_str();
+  app->add_flag("--no-cache", a.code.no_cache, "Compile anew and store nothing")->needs(compile);
+  app->add_flag("--fuzz", a.code.fuzz, "The kernels with random delays that run --fuzz uses")->needs(compile);
   app->add_option("-o,--output", a.output, "File, - for stdout");
   app->footer(
       "Examples:\n"
       "  megartp launch glm52-attention-pre --backend cmp --explain\n"
+      "  megartp launch glm52-attention-pre --compile\n"
       "  megartp launch glm52-attention-pre --edge 'A0->B0.gemm=full' --json | megartp verify launch -");
   return {app, [args] { return run_launch(*args); }};
 }

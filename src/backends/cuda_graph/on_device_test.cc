@@ -175,13 +175,12 @@ class OnDevice : public testing::Test {
 
 LaunchPlan packed_weight_plan();
 
-// What the cases below run, on any machine with the compiler.
+// What the cases below run, on any machine with the compiler. Fills the cache for machines that have none.
 TEST(DemoKernels, Compile) {
   if (const auto nvrtc = codegen::Nvrtc::find(); !nvrtc) GTEST_SKIP() << nvrtc.error().to_string();
   const std::array<codegen::SourceHeader, 1> headers{{{"demo.cuh", kKernels}}};
   codegen::CompileOptions options;
   options.headers = headers;
-  options.use_cache = false;
   for (const LaunchPlan& plan : {diamond(), packed_weight_plan()}) {
     const auto compiled = codegen::compile_kernels(kernel_requests(plan), options);
     ASSERT_TRUE(compiled) << compiled.error().to_string() << "\n" << compiled.error().details;
