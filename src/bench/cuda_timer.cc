@@ -23,11 +23,12 @@ CudaTimer::CudaTimer(const glm52::Config& config, const glm52::Options& options,
 
 Result<std::unique_ptr<CudaTimer>> CudaTimer::create(const glm52::Config& config, const glm52::Options& options,
                                                      int64_t layer, glm52::Weights weights,
-                                                     const CudaTimerOptions& timer_options) {
-  const cuda::DriverApi* api = MEGARTP_TRY(cuda::driver());
+                                                     const CudaTimerOptions& timer_options,
+                                                     std::shared_ptr<const cuda::Context> context) {
+  if (!context) context = MEGARTP_TRY(cuda::Context::open(*MEGARTP_TRY(cuda::driver())));
   std::unique_ptr<CudaTimer> timer(new CudaTimer(config, options, layer, std::move(weights), timer_options));
   MEGARTP_TRY(Status(timer->graph_.status()));
-  timer->context_ = MEGARTP_TRY(cuda::Context::open(*api));
+  timer->context_ = std::move(context);
   timer->frame_ = MEGARTP_TRY(CudaFrame::create(timer->context_));
   timer->copies_ = std::make_unique<WeightCopies>(timer->context_, timer->weights_, timer_options.num_copies);
   return timer;
@@ -52,7 +53,8 @@ Result<LaunchPlan> CudaTimer::plan(const BenchCase& c) const {
 Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
   Prepared p;
   p.plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(plan(c)));
-  const std::shared_ptr<const LoadedCode> code = MEGARTP_TRY(LoadedCode::load(context_, *p.plan));
+  const std::shared_ptr<const LoadedCode> code =
+      MEGARTP_TRY(LoadedCode::load(context_, *p.plan, timer_options_.compile));
   const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
   for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {
     auto exec = MEGARTP_TRY(CudaGraphExecutable::create(p.plan, code));

@@ -19,15 +19,17 @@ struct CudaTimerOptions {
   bool with_same = true;  // also with one copy all the time
   bool with_read = true;  // also a kernel that reads as many bytes
   uint64_t seed = 1;      // of the inputs
+  codegen::CompileOptions compile;
 };
 
 class CudaTimer {
  public:
-  // `weights` are those of the layer. kUnsupported, with a sentence that says what is missing, on a machine without a
-  // GPU.
+  // `weights` are those of the layer. Without a context that of this machine's first GPU; kUnsupported, with a sentence
+  // that says what is missing, where there is none.
   static Result<std::unique_ptr<CudaTimer>> create(const glm52::Config& config, const glm52::Options& options,
                                                    int64_t layer, glm52::Weights weights,
-                                                   const CudaTimerOptions& timer_options);
+                                                   const CudaTimerOptions& timer_options,
+                                                   std::shared_ptr<const cuda::Context> context = nullptr);
 
   const OpGraph& graph() const { return graph_; }
   // Plans, compiles, binds and times. Errors name the case.

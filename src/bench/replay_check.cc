@@ -25,13 +25,7 @@ class Comparer {
  public:
   static Result<Comparer> create(const cuda::DriverApi& api) {
     Comparer c(api);
-    codegen::KernelRequest request;
-    request.name = "bench_compare";
-    request.header = "device/bench_kernels.cuh";
-    request.entry = "megartp::device::bench_compare<0>";
-    request.param_bytes = sizeof(CompareParams);
-    request.param_alignment = alignof(CompareParams);
-    const auto compiled = MEGARTP_TRY(codegen::compile_kernels(std::array{request}));
+    const auto compiled = MEGARTP_TRY(codegen::compile_kernels(std::array{compare_kernel()}));
     c.module_ = MEGARTP_TRY(cuda::load_module(api, *compiled.kernels[0].cubin));
     c.function_ = MEGARTP_TRY(cuda::get_function(api, c.module_, compiled.kernels[0].symbol));
     c.result_ = MEGARTP_TRY(cuda::DeviceBuffer::allocate(api, 2 * sizeof(uint32_t)));
@@ -83,7 +77,7 @@ class Replays {
     launch.target.smem_per_cta = context_->info().smem_per_cta;
     auto plan =
         std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run_.graph, run_.inputs.shapes, launch)));
-    codegen::CompileOptions compile;
+    codegen::CompileOptions compile = options_.compile;
     if (options_.with_fuzz) compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
     const auto code = MEGARTP_TRY(LoadedCode::load(context_, *plan, compile));
     Contestant c;
@@ -162,10 +156,19 @@ void flip_signs(std::span<uint16_t> values, uint64_t seed) {
   }
 }
 
+codegen::KernelRequest compare_kernel() {
+  codegen::KernelRequest request;
+  request.name = "bench_compare";
+  request.header = "device/bench_kernels.cuh";
+  request.entry = "megartp::device::bench_compare<0>";
+  request.param_bytes = sizeof(CompareParams);
+  request.param_alignment = alignof(CompareParams);
+  return request;
+}
+
 Result<ReplayReport> check_replays(const glm52::LayerRun& run, std::span<const LaunchMode> modes,
-                                   const ReplayOptions& options) {
-  const cuda::DriverApi* api = MEGARTP_TRY(cuda::driver());
-  const std::shared_ptr<const cuda::Context> context = MEGARTP_TRY(cuda::Context::open(*api));
+                                   const ReplayOptions& options, std::shared_ptr<const cuda::Context> context) {
+  if (!context) context = MEGARTP_TRY(cuda::Context::open(*MEGARTP_TRY(cuda::driver())));
   const cuda::Context::Scope scope(*context);
   Replays replays(run, options, context);
   for (const LaunchMode mode : modes) MEGARTP_TRY(replays.add(mode));

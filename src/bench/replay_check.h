@@ -3,10 +3,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/cuda_common/resources.h"
+#include "codegen/compile_kernels.h"
 #include "launch/launch_plan.h"
 #include "models/glm52/layer_run.h"
 
@@ -19,6 +22,7 @@ struct ReplayOptions {
   // Device code with delays at random places (MEGARTP_FUZZ): late starts and early triggers.
   bool with_fuzz = false;
   std::function<void(uint64_t done, uint64_t total)> progress;
+  codegen::CompileOptions compile;
 };
 
 struct ReplayMismatch {
@@ -38,7 +42,10 @@ inline constexpr size_t kMaxMismatches = 20;
 // streams of their own, and their outputs and states are compared with those of the first, on the device. Stops after
 // kMaxMismatches. kUnsupported on a machine without a GPU.
 Result<ReplayReport> check_replays(const glm52::LayerRun& run, std::span<const LaunchMode> modes,
-                                   const ReplayOptions& options);
+                                   const ReplayOptions& options,
+                                   std::shared_ptr<const cuda::Context> context = nullptr);
+// The kernel that compares.
+codegen::KernelRequest compare_kernel();
 
 // Flips the sign bits of BF16 values by `seed`: other inputs of the same magnitudes.
 void flip_signs(std::span<uint16_t> values, uint64_t seed);

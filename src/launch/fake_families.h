@@ -13,6 +13,21 @@
 
 namespace megartp::test {
 
+// What the kernels of FakeFamily include: they compile, and do nothing.
+inline constexpr std::string_view kFakeHeader = R"text(#pragma once
+namespace fake {
+template <int kPointers>
+struct Params {
+  void* pointers[kPointers];
+};
+template <int kPointers, int kWait>
+__global__ void nothing(const __grid_constant__ Params<kPointers> p) {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+  if constexpr (kWait >= 0) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+}  // namespace fake
+)text";
+
 inline bool is_constant(const DeviceContext& c, TensorId id) {
   const Storage s = c.tensor(id).storage;
   return s == Storage::kWeight || s == Storage::kRuntimeArg;
@@ -37,8 +52,6 @@ class FakeFamily final : public DeviceFamily {
     for (DeviceKernel& k : list) {
       k.grid = {132, 1, 1};
       k.block = 128;
-      k.entry = fmt::format("fake_{}<$WAIT>", kind_);
-      k.header = "fake.cuh";
     }
     DeviceKernel& first = list.front();
     DeviceKernel& last = list.back();
@@ -59,6 +72,10 @@ class FakeFamily final : public DeviceFamily {
     }
     for (const TensorId id : op.outputs) touch(last, id, true);
     for (const TensorId id : op.updates) touch(last, id, true);
+    for (DeviceKernel& k : list) {
+      k.header = "fake.cuh";
+      k.entry = fmt::format("fake::nothing<{}, $WAIT>", k.params.size());
+    }
     return list;
   }
 

@@ -301,6 +301,7 @@ void fill_basics(DriverApi& api) {
   FAKE(device_get, cuDeviceGet, (Device * d, int), *d = 0; return kSuccess)
   FAKE(device_get_name, cuDeviceGetName, (char* name, int n, Device d), return device_get_name(name, n, d))
   FAKE(device_total_mem, cuDeviceTotalMem, (size_t* n, Device), *n = size_t{1} << 37; return kSuccess)
+  FAKE(driver_get_version, cuDriverGetVersion, (int* v), *v = 13000; return kSuccess)
   FAKE(device_get_attribute, cuDeviceGetAttribute, (int* v, int id, Device d), return device_get_attribute(v, id, d))
   FAKE(primary_ctx_retain, cuDevicePrimaryCtxRetain, (ContextHandle * c, Device), ++fake->contexts;
        *c = reinterpret_cast<ContextHandle>(8); return kSuccess)
