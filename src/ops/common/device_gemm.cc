@@ -1,0 +1,131 @@
+#include "ops/common/device_gemm.h"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+#include "ops/common/gemm_tiling.h"
+
+namespace megartp::ops {
+namespace {
+
+// Shared memory for a tile's ring, so that two CTAs fit an SM with their scales. More stages than these 112 KiB hold do
+// not stream faster on an H200, and a second CTA hides the first one's start and end.
+constexpr uint32_t kRingBytes = 112 * 1024;
+constexpr uint32_t kBlockBytes = 128;      // of one row, one K block
+constexpr int64_t kTmaAlignment = 16;      // of strides
+constexpr uint32_t kBarrierBytes = 256;    // GemmShape::scale_offset() - barrier_offset()
+constexpr uint32_t kRingAlignment = 1024;  // of the ring within the dynamic shared memory
+
+}  // namespace
+
+uint32_t GemmCut::num_threads() const { return (tile_n == 128 && tile_m > 32 ? 2U : 1U) * 128 + 64; }
+
+uint32_t GemmCut::smem_bytes(uint32_t k_blocks) const {
+  const uint32_t ring = stages * blocks * kBlockBytes * (tile_n + tile_m);
+  return kRingAlignment + ring + kBarrierBytes + 4 * k_blocks * (tile_m + 1);
+}
+
+uint32_t GemmCut::cluster_smem_bytes(uint32_t k_blocks, uint32_t) const { return smem_bytes(k_blocks); }
+
+std::string GemmCut::text() const {
+  return fmt::format("megartp::device::GemmShape<{}, {}, {}, {}, {}, {}>", tile_n, tile_m, blocks, stages, in_flight,
+                     is_tiled);
+}
+
+uint32_t gemm_tile_m(int64_t m, uint32_t max_tile_m) {
+  uint32_t tile = 8;
+  while (tile < max_tile_m && tile < m) tile *= 2;
+  return tile;
+}
+
+uint32_t cluster_splits(int64_t wanted, int64_t k_blocks, uint32_t max) {
+  const int64_t most = std::max<int64_t>(1, std::min({wanted, k_blocks, int64_t{max}}));
+  return std::bit_floor(static_cast<uint32_t>(most));
+}
+
+std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning, TensorId x,
+                                std::initializer_list<TensorId> weights, int64_t k_blocks, uint32_t splits) {
+  const int64_t m = c.tensor(x).dims[0];
+  const int64_t k = c.tensor(x).dims[1];
+  if (k % kTmaAlignment != 0) return std::nullopt;
+  const bool is_tiled =
+      std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
+  for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= 8; tile_m /= 2) {
+    GemmCut cut{tuning.tile_n, tile_m, tile_m > 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+    const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
+    const uint32_t stage_bytes = cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
+    cut.stages = std::min({tuning.stages * finer, kRingBytes / stage_bytes, 8U});
+    cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);
+    if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) return std::nullopt;
+    const auto blocks = static_cast<uint32_t>(k_blocks);
+    const uint32_t bytes = splits == 0 ? cut.smem_bytes(blocks) : cut.cluster_smem_bytes(blocks, splits);
+    if (k_blocks < kMaxGridY && bytes <= c.target().smem_per_cta) return cut;
+  }
+  return std::nullopt;
+}
+
+TensorMapSpec x_map_spec(const DeviceContext& c, TensorId x, const GemmCut& cut) {
+  TensorMapSpec map;
+  const auto& dims = c.tensor(x).dims;
+  map.dims = {static_cast<uint64_t>(dims[1]), static_cast<uint64_t>(dims[0])};
+  map.strides = {static_cast<uint64_t>(dims[1])};
+  map.box = {kBlockBytes, cut.tile_m};
+  return map;
+}
+
+void add_weight_map(KernelBuilder& b, std::string name, const DeviceContext& c, const GemmCut& cut, TensorId x,
+                    TensorId w) {
+  if (cut.is_tiled) {
+    b.unused_map(std::move(name), x, x_map_spec(c, x, cut));
+    return;
+  }
+  TensorMapSpec map = x_map_spec(c, w, cut);
+  map.box[1] = cut.tile_n;
+  b.early_map(std::move(name), w, map);
+}
+
+void add_weight_pieces(KernelBuilder& b, std::string name, const GemmCut& cut, TensorId w) {
+  if (cut.is_tiled) {
+    b.early(std::move(name), w, DeviceAccess::Means::kTma, WeightLayout::kTiles64x128);
+  } else {
+    b.unused(std::move(name), w);
+  }
+}
+
+DeviceKernel generic_fp8_gemm(const DeviceContext& c, std::string name, const GemmOperands& operands, TensorId out,
+                              int64_t stride, int64_t column) {
+  const int64_t m = c.tensor(operands.x).dims[0];
+  const int64_t k = c.tensor(operands.x).dims[1];
+  const int64_t n = c.tensor(operands.w).dims[0];
+  return KernelBuilder(std::move(name), "ops/common/device/generic.cuh", "fp8_gemm_generic<$WAIT>")
+      .input("x", operands.x)
+      .input("x_scale", operands.x_scale)
+      .input("w", operands.w)
+      .input("w_scale", operands.w_scale)
+      .output("out", out)
+      .u32("m", m)
+      .u32("n", n)
+      .u32("k", k)
+      .u32("stride", stride)
+      .u32("column", column)
+      .launch(generic_grid(c, m * n, kGenericWarps), 1, kGenericThreads)
+      .cost(n * k, m * (k + 4 * n), m * n * k)
+      .no_prologue()
+      .take();
+}
+
+Status check_device_dims(const DeviceContext& c) {
+  for (const auto* list : {&c.op().inputs, &c.op().outputs})
+    for (const TensorId id : *list)
+      for (const int64_t d : c.tensor(id).dims)
+        if (d < 1 || d > kMaxDeviceDim)
+          return make_error(
+              ErrorCode::kUnsupported,
+              fmt::format("op '{}' ({}): tensor '{}' has shape {}; the device code takes dims up to {}", c.op().name,
+                          c.op().kind, c.tensor(id).name, to_string(c.tensor(id).dims), kMaxDeviceDim));
+  return {};
+}
+
+}  // namespace megartp::ops

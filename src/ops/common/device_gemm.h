@@ -1,0 +1,75 @@
+// How a block-scaled FP8 GEMM is cut for the GPU: the template arguments of device::GemmShape
+// (ops/common/device/fp8_gemm.cuh) and the operands that all GEMM kernels take. Used by the NAME_device.cc of qkv_a,
+// indexer_k, indexer_q and main_q.
+//
+// What decides a row's bits (K blocks, splits) never depends on M: a token has the same bits in every batch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "ops/common/kernel_builder.h"
+
+namespace megartp::ops {
+
+// What a family fixes. `blocks`, `stages` and `in_flight` are those of small M; larger M tiles get fewer or smaller
+// stages.
+struct GemmTuning {
+  uint32_t tile_n = 64;    // weight rows of a tile: 64 or 128
+  uint32_t blocks = 2;     // K blocks of a stage
+  uint32_t stages = 3;     // of the ring
+  uint32_t in_flight = 2;  // stages of weights on their way
+  uint32_t max_tile_m = 128;
+};
+
+// GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled>.
+struct GemmCut {
+  uint32_t tile_n = 0;
+  uint32_t tile_m = 0;
+  uint32_t blocks = 0;
+  uint32_t stages = 0;
+  uint32_t in_flight = 0;
+  bool is_tiled = false;
+
+  uint32_t num_threads() const;
+  // Dynamic shared memory of a tile of at most k_blocks K blocks: GemmShape::smem_bytes.
+  uint32_t smem_bytes(uint32_t k_blocks) const;
+  // The same where the sums meet in a cluster of `splits`.
+  uint32_t cluster_smem_bytes(uint32_t k_blocks, uint32_t splits) const;
+  std::string text() const;
+};
+
+// The M tile for m rows: the smallest of 8, 16, 32, 64, 128 that holds them, or the largest.
+uint32_t gemm_tile_m(int64_t m, uint32_t max_tile_m);
+
+// The operands of one projection, as the graph has them.
+struct GemmOperands {
+  TensorId x = kInvalidId;        // E4M3 [M, K]
+  TensorId x_scale = kInvalidId;  // F32 [M, K blocks]
+  TensorId w = kInvalidId;        // E4M3 [N, K]
+  TensorId w_scale = kInvalidId;  // F32 [ceil(N / 128), K blocks]
+};
+
+// The cut of m rows, for tiles of at most k_blocks K blocks that meet in a cluster of `splits` (0: in memory). Nothing
+// when the copy engine cannot address the operands or the target's shared memory does not hold the smallest tile; the
+// generic kernels can then. is_tiled: the weights are bound once and can be laid out afresh.
+std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning, TensorId x,
+                                std::initializer_list<TensorId> weights, int64_t k_blocks, uint32_t splits);
+
+// Largest power of two that is at most `wanted` (at least 1), max and the number of K blocks: K splits that a cluster
+// does.
+uint32_t cluster_splits(int64_t wanted, int64_t k_blocks, uint32_t max);
+
+TensorMapSpec x_map_spec(const DeviceContext& c, TensorId x, const GemmCut& cut);
+// The weight as the cut wants it: a map, then pieces. The one that it does not use stands for something that is bound
+// anyway.
+void add_weight_map(KernelBuilder& b, std::string name, const DeviceContext& c, const GemmCut& cut, TensorId x,
+                    TensorId w);
+void add_weight_pieces(KernelBuilder& b, std::string name, const GemmCut& cut, TensorId w);
+
+// The generic way: out[m, column + n] = the block-scaled product, fp32, any dims, rows of out `stride` values apart.
+DeviceKernel generic_fp8_gemm(const DeviceContext& c, std::string name, const GemmOperands& operands, TensorId out,
+                              int64_t stride, int64_t column);
+
+}  // namespace megartp::ops
