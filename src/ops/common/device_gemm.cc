@@ -18,9 +18,20 @@ constexpr int64_t kTmaAlignment = 16;      // of strides
 constexpr uint32_t kBarrierBytes = 256;    // GemmShape::scale_offset() - barrier_offset()
 constexpr uint32_t kRingAlignment = 1024;  // of the ring within the dynamic shared memory
 
+// As GemmShape::kConsumers.
+uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128 && tile_m > 32 ? 8 : 4; }
+
+// Where the sums meet in a cluster, a warp keeps what it needs of its tokens (RoPE factors, gate partials) in registers
+// from before the wait. ptxas for sm_90a (13.0) spills with three tokens of a tile of 128, whose sums alone take 128
+// registers, and with more than eight otherwise.
+bool rows_fit_registers(uint32_t tile_n, uint32_t tile_m, uint32_t splits) {
+  const uint32_t tokens = ceil_div(tile_m, splits * consumer_warps(tile_n, tile_m));
+  return tokens <= (tile_m == 128 ? 2U : 8U);
+}
+
 }  // namespace
 
-uint32_t GemmCut::num_threads() const { return (tile_n == 128 && tile_m > 32 ? 2U : 1U) * 128 + 64; }
+uint32_t GemmCut::num_threads() const { return consumer_warps(tile_n, tile_m) * 32 + 64; }
 
 uint32_t GemmCut::smem_bytes(uint32_t k_blocks) const {
   const uint32_t ring = stages * blocks * kBlockBytes * (tile_n + tile_m);
@@ -53,6 +64,7 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
   const bool is_tiled =
       std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
   for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= 8; tile_m /= 2) {
+    if (splits > 0 && !rows_fit_registers(tuning.tile_n, tile_m, splits)) continue;
     GemmCut cut{tuning.tile_n, tile_m, tile_m > 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
     const uint32_t stage_bytes = cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
