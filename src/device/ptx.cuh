@@ -106,23 +106,23 @@ __device__ inline void tma_load_3d(void* to, const TensorMap* map, uint32_t x, u
 __device__ inline void named_barrier(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+// Without memory ordering (the releasing form costs a fence of the whole GPU): for lifetimes, and after mbarrier_init_fence().
+__device__ inline void cluster_sync_relaxed() {
+  asm volatile("barrier.cluster.arrive.relaxed.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 __device__ inline uint32_t cluster_rank() {
   uint32_t r;
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
   return r;
 }
-// Value at the same shared address in CTA `rank` of the cluster.
-__device__ inline float4 cluster_load(const float4* p, uint32_t rank) {
-  float4 v;
-  uint32_t remote;
-  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(shared_address(p)), "r"(rank));
-  asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-               : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-               : "r"(remote)
+// From this CTA's shared memory to the same CTA's or another's of the cluster: `to` and `bar` are given as addresses in this CTA.
+__device__ inline void cluster_copy(void* to, const void* from, uint32_t bytes, uint64_t* bar, uint32_t rank) {
+  uint32_t remote_to, remote_bar;
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_to) : "r"(shared_address(to)), "r"(rank));
+  asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_bar) : "r"(shared_address(bar)), "r"(rank));
+  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote_to),
+               "r"(shared_address(from)), "r"(bytes), "r"(remote_bar)
                : "memory");
-  return v;
 }
 
 // --- memory

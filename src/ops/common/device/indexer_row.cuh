@@ -6,19 +6,6 @@
 
 namespace megartp::device {
 
-inline constexpr uint32_t kIndexerRowStride = 132;  // floats of a token's row: no two lanes of a store share a bank
-
-// out = sum over the cluster's CTAs, ascending, of the four values at `row` in each one's shared memory.
-template <int kSplits>
-__device__ inline void cluster_sum(const float4* row, float (&out)[4]) {
-  float4 part[kSplits];
-#pragma unroll
-  for (int s = 0; s < kSplits; ++s) part[s] = cluster_load(row, s);
-  out[0] = part[0].x, out[1] = part[0].y, out[2] = part[0].z, out[3] = part[0].w;
-#pragma unroll
-  for (int s = 1; s < kSplits; ++s) out[0] += part[s].x, out[1] += part[s].y, out[2] += part[s].z, out[3] += part[s].w;
-}
-
 struct IndexerRowOptions {
   uint32_t rope;  // a multiple of 8, at most 128
   uint32_t interleave;

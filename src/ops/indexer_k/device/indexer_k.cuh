@@ -1,11 +1,11 @@
-// indexer_k: one N tile of 128; the CTAs of a cluster are the K splits of one M tile. Each leaves its sums in shared memory,
-// [token, 128]; after the cluster's barrier CTA r finalizes tokens r, r + splits, ...: it adds the splits in ascending order, applies
-// LayerNorm and RoPE, quantises, and writes key and scale into the cache.
+// indexer_k: one N tile of 128; the CTAs of a cluster are the K splits of one M tile. CTA r finalizes tokens r, r + splits, ...
+// (split_rows.cuh): LayerNorm, RoPE, quantisation, key and scale into the cache.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"
 #include "ops/common/device/indexer_row.cuh"
 #include "ops/common/device/row_finalize.cuh"
+#include "ops/common/device/split_rows.cuh"
 
 namespace megartp::device {
 
@@ -37,10 +37,18 @@ template <class S, int kSplits, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__ IndexerKParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, kSplits));
+  const SplitRows<S, kSplits> rows(smem, ceil_div(p.k_blocks, kSplits));
   const KernelFrame<kWait> frame;
-  if (threadIdx.x == 0) smem.init();
+  const uint32_t m_begin = blockIdx.y * S::kTileM;
+  const uint32_t m_count = min(static_cast<uint32_t>(S::kTileM), p.m - m_begin);
+  if (threadIdx.x == 0) {
+    rows.init(m_count);
+    smem.init();
+  }
   frame.enter();
   __syncthreads();
+  // Nobody sends to a CTA whose barrier is not ready.
+  if constexpr (kSplits > 1) cluster_sync_relaxed();
   frame.after_prologue();
 
   const uint32_t split = blockIdx.x;
@@ -54,8 +62,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
   t.x_map = &p.x_map;
   t.x_scale = p.x_scale + range.begin;
   t.x_scale_stride = p.k_blocks;
-  t.m_begin = blockIdx.y * S::kTileM;
-  t.m_count = min(static_cast<uint32_t>(S::kTileM), p.m - t.m_begin);
+  t.m_begin = m_begin;
+  t.m_count = m_count;
   t.block_begin = range.begin;
   t.block_count = range.count;
 
@@ -88,18 +96,14 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
 
-    // Every stage has been consumed by everyone: the ring's memory is free for the sums.
-    float* rows = reinterpret_cast<float*>(smem.ring);
-    named_barrier(1, S::kConsumers);
-    sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kIndexerRowStride + n] = v; });
-    cluster_arrive();
-    cluster_wait();
+    rows.send(smem, sums, threadIdx.x, t.m_count);
+    rows.wait();
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
       if (slot[i] < 0) continue;
       float v[4];
-      cluster_sum<kSplits>(reinterpret_cast<const float4*>(rows + token * kIndexerRowStride) + lane, v);
+      rows.sum(threadIdx.x / 32 + kWarps * i, v);
       float sum = 0.0F;
 #pragma unroll
       for (int k = 0; k < 4; ++k) {
@@ -121,9 +125,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
       *reinterpret_cast<uint32_t*>(page + slot[i] % 64 * 128 + lane * 4) = codes;
       if (lane == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot[i] % 64 * 4) = scale;
     }
-    // Nobody leaves while others may read its rows.
-    cluster_arrive();
-    cluster_wait();
+    // Nobody leaves while the copy engine still reads its rows: they have arrived when every receiver has come here.
+    if constexpr (kSplits > 1) cluster_sync_relaxed();
   }
 }
 

@@ -31,7 +31,7 @@ struct IndexerScoreParams {
   uint32_t chunks;              // CTAs of one token block
 };
 
-inline constexpr int kScoreStages = 2;
+inline constexpr int kScoreStages = 4;
 inline constexpr int kScorePairs = 128;
 struct ScoreSmem {
   uint8_t* q;       // 16 KiB
@@ -39,13 +39,15 @@ struct ScoreSmem {
   float* scales;    // stages of 64
   uint64_t* full;   // stages, then q
   uint64_t* empty;
-  static constexpr uint32_t kBytes = 1024 + kScorePairs * 128 + kScoreStages * (8192 + 256) + 128;
+  uint32_t* is_there;  // stages: 0 for a page outside the cache
+  static constexpr uint32_t kBytes = 1024 + kScorePairs * 128 + kScoreStages * (8192 + 256) + 256;
   __device__ explicit ScoreSmem(uint8_t* dynamic) {
     q = dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U);
     keys = q + kScorePairs * 128;
     scales = reinterpret_cast<float*>(keys + kScoreStages * 8192);
     full = reinterpret_cast<uint64_t*>(scales + kScoreStages * 64);
     empty = full + kScoreStages + 1;
+    is_there = reinterpret_cast<uint32_t*>(empty + kScoreStages);
   }
 };
 
@@ -53,7 +55,7 @@ inline constexpr int kScoreThreads = 160;  // a consumer warpgroup, a loader war
 
 // Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128.
 template <int kHeads, int kWait>
-__global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_constant__ IndexerScoreParams p) {
+__global__ void __launch_bounds__(kScoreThreads, 3) indexer_score(const __grid_constant__ IndexerScoreParams p) {
   constexpr int kTokens = kScorePairs / kHeads;
   extern __shared__ uint8_t dynamic[];
   const ScoreSmem smem(dynamic);
@@ -113,7 +115,9 @@ __global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_cons
         if (lane != 0) continue;
         const uint32_t stage = i % kScoreStages;
         if (i >= kScoreStages) mbarrier_wait(&smem.empty[stage], (i / kScoreStages - 1) & 1);
-        if (page >= 0 && page < p.num_pages) {
+        const bool is_valid = page >= 0 && page < p.num_pages;
+        smem.is_there[stage] = is_valid ? 1 : 0;
+        if (is_valid) {
           mbarrier_arrive_expect(&smem.full[stage], 8192 + 256);
           tma_load_3d(smem.keys + stage * 8192, &p.key_map, 0, 0, page, &smem.full[stage]);
           bulk_load(smem.scales + stage * 64, p.cache + uint64_t(page) * 8448 + 8192, 256, &smem.full[stage]);
@@ -144,9 +148,8 @@ __global__ void __launch_bounds__(kScoreThreads) indexer_score(const __grid_cons
       bool is_there = page_index < visible_pages;
       if (is_there) {
         const uint32_t stage = i % kScoreStages;
-        const int32_t page = table[page_index];
-        is_there = page >= 0 && page < p.num_pages;
         mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
+        is_there = smem.is_there[stage] != 0;
         float d[kScorePairs / 2];
         const uint64_t keys = wgmma_descriptor(smem.keys + stage * 8192);
         const uint64_t pairs = wgmma_descriptor(smem.q);

@@ -25,6 +25,15 @@ struct MainQParams {
   uint32_t kv_lora;       // even
 };
 
+// Dynamic shared memory: GemmSmem, then the cosines and sines of the tile's tokens, F32 [kTileM, rope].
+template <class S>
+struct MainQSmem {
+  __host__ __device__ static constexpr uint32_t rope_offset(uint32_t k_blocks) { return S::smem_bytes(k_blocks); }
+  __host__ __device__ static constexpr uint32_t smem_bytes(uint32_t k_blocks, uint32_t rope) {
+    return rope_offset(k_blocks) + 4 * S::kTileM * rope;
+  }
+};
+
 // Grid: N tiles, M tiles.
 template <class S, int kWait>
 __global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ MainQParams p) {
@@ -55,6 +64,15 @@ __global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ Ma
   } else if (is_activation_loader<S>()) {
     load_activations(smem, t, frame);
   } else {
+    const uint32_t head_columns = p.nope + p.rope;
+    // Arguments: constant while anything runs. Fetched before the wait, because each takes two trips to the memory.
+    float* rope_table = reinterpret_cast<float*>(dynamic + MainQSmem<S>::rope_offset(p.k_blocks));
+    const uint32_t first_column = t.n_begin % head_columns;
+    const bool has_rope = first_column + S::kTileN > p.nope;
+    if (has_rope) {
+      for (uint32_t i = threadIdx.x; i < t.m_count * p.rope; i += S::kConsumers)
+        rope_table[i] = p.cos_sin[uint64_t(p.positions[t.m_begin + i / p.rope]) * p.rope + i % p.rope];
+    }
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
     // Every stage has been consumed by everyone: the ring's memory is free for the sums.
@@ -64,7 +82,6 @@ __global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ Ma
     named_barrier(1, S::kConsumers);
     sums.for_each(threadIdx.x, [&](uint32_t n, uint32_t token, float v) { rows[token * kStride + n] = v; });
     named_barrier(1, S::kConsumers);
-    const uint32_t head_columns = p.nope + p.rope;
     for (uint32_t i = threadIdx.x; i < t.m_count * (S::kTileN / 2); i += S::kConsumers) {
       const uint32_t token = i / (S::kTileN / 2);
       const uint32_t in_tile = i % (S::kTileN / 2) * 2;
@@ -79,7 +96,7 @@ __global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ Ma
         p.q_nope[(row * p.nope + column) / 2] = pair;
       } else {
         const uint32_t r = column - p.nope;
-        const float* table = p.cos_sin + uint64_t(p.positions[t.m_begin + token]) * p.rope;
+        const float* table = rope_table + token * p.rope;
         const float c = table[r / 2];
         const float s = table[p.rope / 2 + r / 2];
         const float a = bf16_low(pair);

@@ -34,7 +34,7 @@ __device__ inline void mma_absorb(float (&d)[4], uint32_t a0, uint32_t a1, uint3
 // Grid: heads x column tiles (columns innermost), groups of M. kSteps * 64 >= nope. A CTA does tokens 16 * blockIdx.y + i * 16 * gridDim.y.
 template <int kSteps, int kWait>
 __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbsorbParams p) {
-  constexpr uint32_t kStride = 136;  // floats of a token's row
+  constexpr uint32_t kStride = 72;  // floats of a token's row: half of the tiles
   __shared__ float rows[4][16][kStride];
   const KernelFrame<kWait> frame;
   frame.enter();
@@ -91,40 +91,42 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
       low[step] = d < p.nope && m_begin + g < p.m ? load_global(p.q_nope + at / 4) : uint2{};
       high[step] = d < p.nope && m_begin + g + 8 < p.m ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4) : uint2{};
     }
-    float sums[16][4] = {};
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-      for (int j = 0; j < 16; ++j)
-        mma_absorb(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, b[step][j][0], b[step][j][1]);
-    frame.mark(0);
-    // Column c of tile j is n = 16 c + j; it stands at 8 j + c, where stores and loads are free of bank conflicts.
-#pragma unroll
-    for (int j = 0; j < 16; ++j) {
-      *reinterpret_cast<float2*>(&rows[warp][g][j * 8 + q * 2]) = float2{sums[j][0], sums[j][1]};
-      *reinterpret_cast<float2*>(&rows[warp][g + 8][j * 8 + q * 2]) = float2{sums[j][2], sums[j][3]};
-    }
-    __syncthreads();
-    frame.mark(1);
+    // Half of the tiles at a time, for registers and shared memory. Column c of tile j is n = 16 c + j; it stands at 8 j + c, where stores
+    // and loads are free of bank conflicts.
     const uint32_t token = threadIdx.x / 8;
     const uint32_t c = threadIdx.x % 8;
-    if (m_begin + token < p.m && n_begin + c * 16 < p.kv_lora) {
-      uint32_t out[8];
 #pragma unroll
-      for (int j = 0; j < 16; j += 2) {
-        float x[2];
+    for (int half = 0; half < 2; ++half) {
+      float sums[8][4] = {};
 #pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const uint32_t at = (j + k) * 8 + c;
-          x[k] = rows[0][token][at] + rows[1][token][at] + rows[2][token][at] + rows[3][token][at];
-        }
-        out[j / 2] = pack_bf16(x[0], x[1]);
+      for (int step = 0; step < kSteps; ++step)
+#pragma unroll
+        for (int j = 0; j < 8; ++j)
+          mma_absorb(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, b[step][half * 8 + j][0], b[step][half * 8 + j][1]);
+      if (half != 0) __syncthreads();  // everybody has read the first half
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        *reinterpret_cast<float2*>(&rows[warp][g][j * 8 + q * 2]) = float2{sums[j][0], sums[j][1]};
+        *reinterpret_cast<float2*>(&rows[warp][g + 8][j * 8 + q * 2]) = float2{sums[j][2], sums[j][3]};
       }
-      auto* to = reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) + n_begin + c * 16);
-      to[0] = uint4{out[0], out[1], out[2], out[3]};
-      to[1] = uint4{out[4], out[5], out[6], out[7]};
+      __syncthreads();
+      if (m_begin + token < p.m && n_begin + c * 16 < p.kv_lora) {
+        uint32_t out[4];
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) {
+          float x[2];
+#pragma unroll
+          for (int k = 0; k < 2; ++k) {
+            const uint32_t at = (j + k) * 8 + c;
+            x[k] = rows[0][token][at] + rows[1][token][at] + rows[2][token][at] + rows[3][token][at];
+          }
+          out[j / 2] = pack_bf16(x[0], x[1]);
+        }
+        *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) + n_begin + c * 16 +
+                                  half * 8) = uint4{out[0], out[1], out[2], out[3]};
+      }
     }
-    __syncthreads();
+    if (m_begin + gridDim.y * 16 < p.m) __syncthreads();
   }
 }
 
