@@ -95,11 +95,13 @@ std::string shape_checks(const DeviceKernel& k) {
                           : k.entry.find("qkv_a_gemm") != std::string::npos ? word(k, "splits")
                                                                             : 1;
   const uint32_t blocks = ceil_div(word(k, "k_blocks"), splits);
-  const bool is_clustered = k.entry.find("indexer_") != std::string::npos;
-  return fmt::format("static_assert({0}::kThreads == {1});\nstatic_assert({2}::smem_bytes({3}) == {4});\n", shape->text,
-                     k.block,
-                     is_clustered ? fmt::format("MEGARTP_SPLIT_ROWS({}, {})", shape->text, splits) : shape->text,
-                     blocks, k.smem_bytes);
+  std::string smem = fmt::format("{}::smem_bytes({})", shape->text, blocks);
+  if (k.header.starts_with("ops/indexer_"))
+    smem = fmt::format("megartp::device::SplitRows<{}, {}>::smem_bytes({})", shape->text, splits, blocks);
+  if (k.header == "ops/main_q/device/main_q.cuh")
+    smem = fmt::format("megartp::device::MainQSmem<{}>::smem_bytes({}, {})", shape->text, blocks, word(k, "rope"));
+  return fmt::format("static_assert({}::kThreads == {});\nstatic_assert({} == {});\n", shape->text, k.block, smem,
+                     k.smem_bytes);
 }
 
 }  // namespace
@@ -204,7 +206,6 @@ std::string entry_of(const DeviceKernel& kernel, DeviceWait wait) {
 std::string compile_source(const std::vector<DeviceKernel>& kernels) {
   std::string text = fmt::format("#include <type_traits>\n#include \"{}\"\n", kernels.front().header);
   text +=
-      "#define MEGARTP_SPLIT_ROWS(...) __VA_ARGS__\n"
       "template <class F> struct ParamsOf;\n"
       "template <class P> struct ParamsOf<void(P)> { using type = P; };\n";
   std::string references;

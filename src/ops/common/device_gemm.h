@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,13 @@ struct GemmTuning {
   uint32_t max_tile_m = 128;
 };
 
+// What a tile holds in shared memory besides its ring.
+struct GemmNeeds {
+  int64_t k_blocks = 0;   // of a tile at most
+  uint32_t splits = 0;    // the sums meet in a cluster of so many CTAs (device::SplitRows); 0: they do not
+  int64_t row_bytes = 0;  // more, of each row of x
+};
+
 // GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled>.
 struct GemmCut {
   uint32_t tile_n = 0;
@@ -33,10 +41,7 @@ struct GemmCut {
   bool is_tiled = false;
 
   uint32_t num_threads() const;
-  // Dynamic shared memory of a tile of at most k_blocks K blocks: GemmShape::smem_bytes.
-  uint32_t smem_bytes(uint32_t k_blocks) const;
-  // The same where the sums meet in a cluster of `splits`.
-  uint32_t cluster_smem_bytes(uint32_t k_blocks, uint32_t splits) const;
+  int64_t smem_bytes(const GemmNeeds& needs) const;
   std::string text() const;
 };
 
@@ -51,11 +56,11 @@ struct GemmOperands {
   TensorId w_scale = kInvalidId;  // F32 [ceil(N / 128), K blocks]
 };
 
-// The cut of m rows, for tiles of at most k_blocks K blocks that meet in a cluster of `splits` (0: in memory). Nothing
-// when the copy engine cannot address the operands or the target's shared memory does not hold the smallest tile; the
-// generic kernels can then. is_tiled: the weights are bound once and can be laid out afresh.
+// The cut for all rows of x. Nothing when the copy engine cannot address the operands, or when neither registers nor
+// the target's shared memory hold the smallest tile: the generic kernels can then. Weights that are bound once are laid
+// out afresh (WeightLayout::kTiles64x128).
 std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning, TensorId x,
-                                std::initializer_list<TensorId> weights, int64_t k_blocks, uint32_t splits);
+                                std::initializer_list<TensorId> weights, const GemmNeeds& needs);
 
 // Largest power of two that is at most `wanted` (at least 1), max and the number of K blocks: K splits that a cluster
 // does.

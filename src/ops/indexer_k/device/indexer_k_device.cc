@@ -45,6 +45,8 @@ void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool i
   b.u32("pow2_scale", attrs.get_bool("pow2_scale", false) ? 1 : 0);
 }
 
+GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
+
 class IndexerKDevice final : public DeviceFamily {
  public:
   std::string_view kind() const override { return "indexer_k"; }
@@ -52,8 +54,7 @@ class IndexerKDevice final : public DeviceFamily {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
     const uint32_t splits = cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kMaxSplits);
-    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)},
-                              ceil_div<int64_t>(d.k_blocks, splits), splits);
+    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)}, needs_of(d, splits));
     if (!cut || d.dim != kDim || d.rope % kRopeUnit != 0) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }
@@ -76,10 +77,9 @@ class IndexerKDevice final : public DeviceFamily {
     b.u32("m", d.m).u32("k_blocks", d.k_blocks);
     add_options(c, d, b, false);
     b.cost(d.dim * d.k, d.m * (d.k + d.dim + 4), d.m * d.dim * d.k);
-    const uint32_t most_blocks = static_cast<uint32_t>(ceil_div<int64_t>(d.k_blocks, splits));
     return b
-        .launch(splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(),
-                cut.cluster_smem_bytes(most_blocks, splits), splits)
+        .launch(splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(), cut.smem_bytes(needs_of(d, splits)),
+                splits)
         .take();
   }
 
