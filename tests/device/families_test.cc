@@ -102,6 +102,18 @@ TEST(DeviceFamilies, GemmGridsCoverTheirOutputs) {
   }
 }
 
+// No cliff between M tiles: where there are more tiles than SMs, two of them fit one.
+TEST(DeviceFamilies, TwoCtasOfLargeGridsFitAnSm) {
+  constexpr uint32_t kSmBytes = 233472;
+  for (const DeviceCase& c : layer_cases()) {
+    for (const char* op : {"B0", "D0", "D1"}) {
+      const DeviceKernel gemm = kernels_of(c, op).value()[0];
+      EXPECT_LE(2 * (gemm.smem_bytes + 1024), kSmBytes) << c.name << ", op " << op;
+      EXPECT_LE(gemm.block, 320U);
+    }
+  }
+}
+
 // What decides a row's bits is the same for every M.
 TEST(DeviceFamilies, SplitsDoNotDependOnM) {
   const DeviceCase small = glm_case(1, " kv=8192 requests=1");
@@ -236,7 +248,7 @@ TEST(DeviceFamilies, TokenBlocksOfTheScore) {
 TEST(DeviceFamilies, SmallSharedMemoryTakesSmallerTiles) {
   const DeviceCase c = glm_case(128);
   DeviceTarget target;
-  target.smem_per_cta = 100 * 1024;
+  target.smem_per_cta = 60 * 1024;
   const auto shape = shape_args(kernels_of(c, "D0", target).value()[0]);
   ASSERT_TRUE(shape);
   EXPECT_LT(shape->tile_m, 128U);

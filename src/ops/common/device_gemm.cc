@@ -10,9 +10,6 @@
 namespace megartp::ops {
 namespace {
 
-// Shared memory for a tile's ring, so that two CTAs fit an SM with their scales. More stages than these 112 KiB hold do
-// not stream faster on an H200, and a second CTA hides the first one's start and end.
-constexpr uint32_t kRingBytes = 112 * 1024;
 constexpr uint32_t kBlockBytes = 128;         // of one row, one K block
 constexpr int64_t kTmaAlignment = 16;         // of strides
 constexpr uint32_t kBarrierBytes = 256;       // GemmShape::scale_offset() - barrier_offset()
@@ -20,7 +17,10 @@ constexpr uint32_t kRingAlignment = 1024;     // of the ring within the dynamic 
 constexpr int64_t kSplitRowBytes = 512;       // 128 fp32 sums
 constexpr int64_t kSplitRowsAlignment = 128;  // of the received rows; the room for their barrier too
 constexpr uint32_t kMinTileM = 8;
+constexpr uint32_t kMinStages = 2;
 constexpr uint32_t kMaxStages = 8;
+constexpr int64_t kReservedBytes = 1024;  // of an SM's shared memory, for each CTA
+constexpr int64_t kSentRowBytes = 528;    // of a row of sums in the ring, before it is sent (SplitRows::kStride)
 
 // As GemmShape::kConsumers.
 uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128 && tile_m > 32 ? 8 : 4; }
@@ -31,6 +31,12 @@ uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128
 bool rows_fit_registers(const GemmCut& cut, uint32_t splits) {
   const uint32_t tokens = ceil_div(cut.tile_m, splits * consumer_warps(cut.tile_n, cut.tile_m));
   return tokens <= (cut.tile_m == 128 ? 2U : 8U);
+}
+
+// Before they are sent, the sums lie where the ring was.
+bool ring_holds_sums(const GemmCut& cut, const GemmNeeds& needs) {
+  const int64_t ring = int64_t{cut.stages} * cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
+  return needs.splits == 0 || kSentRowBytes * cut.tile_m <= ring;
 }
 
 }  // namespace
@@ -70,14 +76,17 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
   const bool is_tiled =
       std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
   for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= kMinTileM; tile_m /= 2) {
-    GemmCut cut{tuning.tile_n, tile_m, tile_m > 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+    GemmCut cut{tuning.tile_n, tile_m, tile_m >= 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+    if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
+    if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
-    const uint32_t stage_bytes = cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
-    cut.stages = std::min({tuning.stages * finer, kRingBytes / stage_bytes, kMaxStages});
-    cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);
-    const bool rows_fit = needs.splits == 0 || rows_fit_registers(cut, needs.splits);
-    if (rows_fit && ceil_div<int64_t>(m, tile_m) <= kMaxGridY && cut.smem_bytes(needs) <= c.target().smem_per_cta)
-      return cut;
+    for (uint32_t ctas = tuning.ctas_per_sm; ctas > 0; --ctas) {
+      const int64_t room = (c.target().smem_per_cta + kReservedBytes) / ctas - kReservedBytes;
+      for (cut.stages = std::min(tuning.stages * finer, kMaxStages); cut.stages >= kMinStages; --cut.stages) {
+        cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);
+        if (ring_holds_sums(cut, needs) && cut.smem_bytes(needs) <= room) return cut;
+      }
+    }
   }
   return std::nullopt;
 }

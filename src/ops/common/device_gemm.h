@@ -14,13 +14,15 @@
 
 namespace megartp::ops {
 
-// What a family fixes. `blocks`, `stages` and `in_flight` are those of small M; larger M tiles get fewer or smaller
-// stages.
+// What a family fixes, for small M. M tiles of 64 and 128 take one K block a stage and as many more stages; where
+// shared memory asks for it, fewer.
 struct GemmTuning {
   uint32_t tile_n = 64;    // weight rows of a tile: 64 or 128
   uint32_t blocks = 2;     // K blocks of a stage
   uint32_t stages = 3;     // of the ring
   uint32_t in_flight = 2;  // stages of weights on their way
+  // CTAs that shall fit an SM: 2 where there are more tiles than SMs, so that one starts while the other ends.
+  uint32_t ctas_per_sm = 2;
   uint32_t max_tile_m = 128;
 };
 
