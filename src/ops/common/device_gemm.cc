@@ -10,24 +10,48 @@
 namespace megartp::ops {
 namespace {
 
-// Shared memory for a tile's ring, so that two CTAs fit an SM with their scales. More stages than these 112 KiB hold do
-// not stream faster on an H200, and a second CTA hides the first one's start and end.
-constexpr uint32_t kRingBytes = 112 * 1024;
-constexpr uint32_t kBlockBytes = 128;      // of one row, one K block
-constexpr int64_t kTmaAlignment = 16;      // of strides
-constexpr uint32_t kBarrierBytes = 256;    // GemmShape::scale_offset() - barrier_offset()
-constexpr uint32_t kRingAlignment = 1024;  // of the ring within the dynamic shared memory
+constexpr uint32_t kBlockBytes = 128;         // of one row, one K block
+constexpr int64_t kTmaAlignment = 16;         // of strides
+constexpr uint32_t kBarrierBytes = 256;       // GemmShape::scale_offset() - barrier_offset()
+constexpr uint32_t kRingAlignment = 1024;     // of the ring within the dynamic shared memory
+constexpr int64_t kSplitRowBytes = 512;       // 128 fp32 sums
+constexpr int64_t kSplitRowsAlignment = 128;  // of the received rows; the room for their barrier too
+constexpr uint32_t kMinTileM = 8;
+constexpr uint32_t kMinStages = 2;
+constexpr uint32_t kMaxStages = 8;
+constexpr int64_t kReservedBytes = 1024;  // of an SM's shared memory, for each CTA
+constexpr int64_t kSentRowBytes = 528;    // of a row of sums in the ring, before it is sent (SplitRows::kStride)
+
+// As GemmShape::kConsumers.
+uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128 && tile_m > 32 ? 8 : 4; }
+
+// Where the sums meet in a cluster, a warp keeps what it needs of its tokens (RoPE factors, gate partials) in registers
+// from before the wait. ptxas for sm_90a (13.0) spills with three tokens of a tile of 128, whose sums alone take 128
+// registers, and with more than eight otherwise.
+bool rows_fit_registers(const GemmCut& cut, uint32_t splits) {
+  const uint32_t tokens = ceil_div(cut.tile_m, splits * consumer_warps(cut.tile_n, cut.tile_m));
+  return tokens <= (cut.tile_m == 128 ? 2U : 8U);
+}
+
+// Before they are sent, the sums lie where the ring was.
+bool ring_holds_sums(const GemmCut& cut, const GemmNeeds& needs) {
+  const int64_t ring = int64_t{cut.stages} * cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
+  return needs.splits == 0 || kSentRowBytes * cut.tile_m <= ring;
+}
 
 }  // namespace
 
-uint32_t GemmCut::num_threads() const { return (tile_n == 128 && tile_m > 32 ? 2U : 1U) * 128 + 64; }
+uint32_t GemmCut::num_threads() const { return consumer_warps(tile_n, tile_m) * 32 + 64; }
 
-uint32_t GemmCut::smem_bytes(uint32_t k_blocks) const {
-  const uint32_t ring = stages * blocks * kBlockBytes * (tile_n + tile_m);
-  return kRingAlignment + ring + kBarrierBytes + 4 * k_blocks * (tile_m + 1);
+int64_t GemmCut::smem_bytes(const GemmNeeds& needs) const {
+  const int64_t ring = int64_t{stages} * blocks * kBlockBytes * (tile_n + tile_m);
+  const int64_t scales = 4 * needs.k_blocks * (tile_m + 1);
+  const int64_t bytes = kRingAlignment + ring + kBarrierBytes;
+  if (needs.splits == 0) return bytes + scales + needs.row_bytes * tile_m;
+  // As SplitRows: the received rows of 128 fp32 sums from every split, and a barrier.
+  const int64_t received = round_up<int64_t>(tile_m, needs.splits) * kSplitRowBytes;
+  return bytes + round_up<int64_t>(scales, kSplitRowsAlignment) + received + kSplitRowsAlignment;
 }
-
-uint32_t GemmCut::cluster_smem_bytes(uint32_t k_blocks, uint32_t) const { return smem_bytes(k_blocks); }
 
 std::string GemmCut::text() const {
   return fmt::format("megartp::device::GemmShape<{}, {}, {}, {}, {}, {}>", tile_n, tile_m, blocks, stages, in_flight,
@@ -35,7 +59,7 @@ std::string GemmCut::text() const {
 }
 
 uint32_t gemm_tile_m(int64_t m, uint32_t max_tile_m) {
-  uint32_t tile = 8;
+  uint32_t tile = kMinTileM;
   while (tile < max_tile_m && tile < m) tile *= 2;
   return tile;
 }
@@ -46,22 +70,23 @@ uint32_t cluster_splits(int64_t wanted, int64_t k_blocks, uint32_t max) {
 }
 
 std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning, TensorId x,
-                                std::initializer_list<TensorId> weights, int64_t k_blocks, uint32_t splits) {
+                                std::initializer_list<TensorId> weights, const GemmNeeds& needs) {
   const int64_t m = c.tensor(x).dims[0];
-  const int64_t k = c.tensor(x).dims[1];
-  if (k % kTmaAlignment != 0) return std::nullopt;
+  if (c.tensor(x).dims[1] % kTmaAlignment != 0) return std::nullopt;
   const bool is_tiled =
       std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
-  for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= 8; tile_m /= 2) {
-    GemmCut cut{tuning.tile_n, tile_m, tile_m > 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+  for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= kMinTileM; tile_m /= 2) {
+    GemmCut cut{tuning.tile_n, tile_m, tile_m >= 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+    if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
+    if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
-    const uint32_t stage_bytes = cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
-    cut.stages = std::min({tuning.stages * finer, kRingBytes / stage_bytes, 8U});
-    cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);
-    if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) return std::nullopt;
-    const auto blocks = static_cast<uint32_t>(k_blocks);
-    const uint32_t bytes = splits == 0 ? cut.smem_bytes(blocks) : cut.cluster_smem_bytes(blocks, splits);
-    if (k_blocks < kMaxGridY && bytes <= c.target().smem_per_cta) return cut;
+    for (uint32_t ctas = tuning.ctas_per_sm; ctas > 0; --ctas) {
+      const int64_t room = (c.target().smem_per_cta + kReservedBytes) / ctas - kReservedBytes;
+      for (cut.stages = std::min(tuning.stages * finer, kMaxStages); cut.stages >= kMinStages; --cut.stages) {
+        cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);
+        if (ring_holds_sums(cut, needs) && cut.smem_bytes(needs) <= room) return cut;
+      }
+    }
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -13,14 +14,23 @@
 
 namespace megartp::ops {
 
-// What a family fixes. `blocks`, `stages` and `in_flight` are those of small M; larger M tiles get fewer or smaller
-// stages.
+// What a family fixes, for small M. M tiles of 64 and 128 take one K block a stage and as many more stages; where
+// shared memory asks for it, fewer.
 struct GemmTuning {
   uint32_t tile_n = 64;    // weight rows of a tile: 64 or 128
   uint32_t blocks = 2;     // K blocks of a stage
   uint32_t stages = 3;     // of the ring
   uint32_t in_flight = 2;  // stages of weights on their way
+  // CTAs that shall fit an SM: 2 where there are more tiles than SMs, so that one starts while the other ends.
+  uint32_t ctas_per_sm = 2;
   uint32_t max_tile_m = 128;
+};
+
+// What a tile holds in shared memory besides its ring.
+struct GemmNeeds {
+  int64_t k_blocks = 0;   // of a tile at most
+  uint32_t splits = 0;    // the sums meet in a cluster of so many CTAs (device::SplitRows); 0: they do not
+  int64_t row_bytes = 0;  // more, of each row of x
 };
 
 // GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled>.
@@ -33,10 +43,7 @@ struct GemmCut {
   bool is_tiled = false;
 
   uint32_t num_threads() const;
-  // Dynamic shared memory of a tile of at most k_blocks K blocks: GemmShape::smem_bytes.
-  uint32_t smem_bytes(uint32_t k_blocks) const;
-  // The same where the sums meet in a cluster of `splits`.
-  uint32_t cluster_smem_bytes(uint32_t k_blocks, uint32_t splits) const;
+  int64_t smem_bytes(const GemmNeeds& needs) const;
   std::string text() const;
 };
 
@@ -51,11 +58,11 @@ struct GemmOperands {
   TensorId w_scale = kInvalidId;  // F32 [ceil(N / 128), K blocks]
 };
 
-// The cut of m rows, for tiles of at most k_blocks K blocks that meet in a cluster of `splits` (0: in memory). Nothing
-// when the copy engine cannot address the operands or the target's shared memory does not hold the smallest tile; the
-// generic kernels can then. is_tiled: the weights are bound once and can be laid out afresh.
+// The cut for all rows of x. Nothing when the copy engine cannot address the operands, or when neither registers nor
+// the target's shared memory hold the smallest tile: the generic kernels can then. Weights that are bound once are laid
+// out afresh (WeightLayout::kTiles64x128).
 std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning, TensorId x,
-                                std::initializer_list<TensorId> weights, int64_t k_blocks, uint32_t splits);
+                                std::initializer_list<TensorId> weights, const GemmNeeds& needs);
 
 // Largest power of two that is at most `wanted` (at least 1), max and the number of K blocks: K splits that a cluster
 // does.

@@ -100,7 +100,6 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
     rows.wait();
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
-      const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
       if (slot[i] < 0) continue;
       float v[4];
       rows.sum(threadIdx.x / 32 + kWarps * i, v);

@@ -13,7 +13,7 @@ namespace {
 
 // One N tile only, so few CTAs: each has all of its weights on their way at once (GLM-5.2: 6 blocks in each of 8
 // splits).
-constexpr GemmTuning kTuning{128, 1, 6, 6, 128};
+constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 6, .ctas_per_sm = 1};
 constexpr int64_t kDefaultSplits = 8;
 constexpr uint32_t kMaxSplits = 8;  // a portable cluster
 constexpr int64_t kDim = 128;       // of the fast kernel
@@ -45,6 +45,8 @@ void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool i
   b.u32("pow2_scale", attrs.get_bool("pow2_scale", false) ? 1 : 0);
 }
 
+GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
+
 class IndexerKDevice final : public DeviceFamily {
  public:
   std::string_view kind() const override { return "indexer_k"; }
@@ -52,8 +54,7 @@ class IndexerKDevice final : public DeviceFamily {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
     const uint32_t splits = cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kMaxSplits);
-    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)},
-                              ceil_div<int64_t>(d.k_blocks, splits), splits);
+    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)}, needs_of(d, splits));
     if (!cut || d.dim != kDim || d.rope % kRopeUnit != 0) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }
@@ -76,10 +77,9 @@ class IndexerKDevice final : public DeviceFamily {
     b.u32("m", d.m).u32("k_blocks", d.k_blocks);
     add_options(c, d, b, false);
     b.cost(d.dim * d.k, d.m * (d.k + d.dim + 4), d.m * d.dim * d.k);
-    const uint32_t most_blocks = static_cast<uint32_t>(ceil_div<int64_t>(d.k_blocks, splits));
     return b
-        .launch(splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(),
-                cut.cluster_smem_bytes(most_blocks, splits), splits)
+        .launch(splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(), cut.smem_bytes(needs_of(d, splits)),
+                splits)
         .take();
   }
 

@@ -10,7 +10,7 @@
 namespace megartp::ops {
 namespace {
 
-constexpr GemmTuning kTuning{128, 1, 4, 2, 128};
+constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 2, .ctas_per_sm = 2};
 constexpr int64_t kDefaultSplits = 4;
 constexpr uint32_t kMaxSplits = 8;  // a portable cluster
 constexpr int64_t kDim = 128;       // of the fast kernel
@@ -47,6 +47,8 @@ void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool i
   b.u32("pow2_scale", attrs.get_bool("pow2_scale", true) ? 1 : 0);
 }
 
+GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
+
 class IndexerQDevice final : public DeviceFamily {
  public:
   std::string_view kind() const override { return "indexer_q"; }
@@ -54,8 +56,7 @@ class IndexerQDevice final : public DeviceFamily {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
     const uint32_t splits = cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kMaxSplits);
-    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerQX), {c.input(kIndexerQWeight)},
-                              ceil_div<int64_t>(d.k_blocks, splits), splits);
+    const auto cut = cut_gemm(c, kTuning, c.input(kIndexerQX), {c.input(kIndexerQWeight)}, needs_of(d, splits));
     const bool fits = d.dim == kDim && d.rope % kRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
     if (!cut || !fits) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
@@ -78,10 +79,9 @@ class IndexerQDevice final : public DeviceFamily {
     add_options(c, d, b, false);
     const int64_t n = d.heads * d.dim;
     b.cost(n * d.k, d.m * (d.k + n + 4 * d.heads * (d.slices + 3)), d.m * n * d.k);
-    const uint32_t most_blocks = static_cast<uint32_t>(ceil_div<int64_t>(d.k_blocks, splits));
     return b
         .launch(d.heads * splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(),
-                cut.cluster_smem_bytes(most_blocks, splits), splits)
+                cut.smem_bytes(needs_of(d, splits)), splits)
         .triggers_late()
         .take();
   }

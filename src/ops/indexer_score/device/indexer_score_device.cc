@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kPairs = 128;  // as kScorePairs
 constexpr int64_t kDim = 128;
 constexpr int64_t kThreads = 160;                                             // as kScoreThreads
-constexpr int64_t kSmemBytes = 1024 + kPairs * 128 + 2 * (8192 + 256) + 128;  // as ScoreSmem::kBytes
+constexpr int64_t kSmemBytes = 1024 + kPairs * 128 + 4 * (8192 + 256) + 256;  // as ScoreSmem::kBytes
 constexpr uint32_t kInlineBlocks = 16;                                        // as kScoreInlineBlocks
 // About two CTAs an SM; fewer pages a CTA only repeat the loads of q and the weights. Longer chunks even out less well
 // where lengths differ.

@@ -8,7 +8,7 @@ namespace megartp::ops {
 namespace {
 
 // As in qkv_a: three stages of 16 KiB of weights, two of them on their way.
-constexpr GemmTuning kTuning{64, 2, 3, 2, 128};
+constexpr GemmTuning kTuning{.tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 2, .ctas_per_sm = 2};
 
 struct Dims {
   int64_t m, k, heads, nope, rope, kv_lora, k_blocks;
@@ -23,6 +23,9 @@ Dims dims_of(const DeviceContext& c) {
           ceil_div(k, kBlockK)};
 }
 
+// Each token's cosines and sines lie in shared memory.
+GemmNeeds needs_of(const Dims& d) { return {d.k_blocks, 0, 4 * d.rope}; }
+
 void add_outputs(const DeviceContext& c, KernelBuilder& b) {
   b.output("q_nope", c.output(0)).output("q_out", c.output(1));
 }
@@ -33,7 +36,7 @@ class MainQDevice final : public DeviceFamily {
   Result<std::vector<DeviceKernel>> kernels(DeviceContext& c) const override {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
-    const auto cut = cut_gemm(c, kTuning, c.input(kMainQX), {c.input(kMainQWeight)}, d.k_blocks, 0);
+    const auto cut = cut_gemm(c, kTuning, c.input(kMainQX), {c.input(kMainQWeight)}, needs_of(d));
     // Values are stored in pairs.
     if (!cut || d.kv_lora % 2 != 0) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut)};
@@ -48,15 +51,14 @@ class MainQDevice final : public DeviceFamily {
     add_weight_map(b, "w_map", c, cut, x, w);
     add_weight_pieces(b, "pieces", cut, w);
     b.early("w_scale", c.input(kMainQWeightScale)).input("x_scale", c.input(kMainQXScale));
-    // Read by threads that have waited.
-    b.input("positions", c.input(kMainQPositions)).input("cos_sin", c.input(kMainQCosSin));
+    b.early("positions", c.input(kMainQPositions)).early("cos_sin", c.input(kMainQCosSin));
     add_outputs(c, b);
     b.u32("m", d.m).u32("k_blocks", d.k_blocks).u32("n", d.n()).u32("heads", d.heads);
     b.u32("nope", d.nope).u32("rope", d.rope).u32("kv_lora", d.kv_lora);
     b.cost(d.n() * d.k, d.m * (d.k + 2 * d.n()), d.m * d.n() * d.k);
     return b
         .launch(ceil_div<int64_t>(d.n(), cut.tile_n), ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(),
-                cut.smem_bytes(static_cast<uint32_t>(d.k_blocks)))
+                cut.smem_bytes(needs_of(d)))
         .take();
   }
 

@@ -13,7 +13,7 @@ namespace {
 
 // Three stages of 16 KiB of weights, two of them on their way: more only delays the activations of kernels beside this
 // one.
-constexpr GemmTuning kTuning{64, 2, 3, 2, 128};
+constexpr GemmTuning kTuning{.tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 2, .ctas_per_sm = 2};
 // Splits where the graph names none: about two CTAs an SM at M up to a tile, each with two blocks at least; the
 // finalizer has the loads of so many in flight.
 constexpr int64_t kCtasPerSm = 2;
@@ -46,6 +46,8 @@ int64_t splits_of(const DeviceContext& c, const Dims& d) {
   return std::clamp<int64_t>(wish, 1, std::min(kMaxSplits, d.k_blocks));
 }
 
+GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0}; }
+
 // 0: the fast finalizer cannot do these widths.
 int64_t finalize_threads(const Dims& d) {
   const int64_t head = d.kv_lora + 4 * d.groups;  // bytes of a record before the key
@@ -62,8 +64,8 @@ class QkvADevice final : public DeviceFamily {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
     const int64_t splits = splits_of(c, d);
-    const auto cut = cut_gemm(c, kTuning, c.input(kQkvAX), {c.input(kQkvAQProj), c.input(kQkvAKvProj)},
-                              ceil_div(d.k_blocks, splits), 0);
+    const auto cut =
+        cut_gemm(c, kTuning, c.input(kQkvAX), {c.input(kQkvAQProj), c.input(kQkvAKvProj)}, needs_of(d, splits));
     if (!cut || finalize_threads(d) == 0) return generic(c, d);
     const TensorId partial = c.add_workspace("partial", DType::kF32, {splits, d.m, d.n_q + d.n_kv});
     return std::vector<DeviceKernel>{gemm(c, d, *cut, splits, partial), finalize(c, d, splits, partial)};
@@ -88,8 +90,9 @@ class QkvADevice final : public DeviceFamily {
     const int64_t n = d.n_q + d.n_kv;
     const int64_t tiles = ceil_div<int64_t>(d.n_q, cut.tile_n) + ceil_div<int64_t>(d.n_kv, cut.tile_n);
     b.cost(n * d.k, d.m * (d.k + 4 * n * splits), d.m * n * d.k);
-    const auto most_blocks = static_cast<uint32_t>(ceil_div(d.k_blocks, splits));
-    return b.launch(tiles * splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(), cut.smem_bytes(most_blocks))
+    return b
+        .launch(tiles * splits, ceil_div<int64_t>(d.m, cut.tile_m), cut.num_threads(),
+                cut.smem_bytes(needs_of(d, splits)))
         .take();
   }
 
