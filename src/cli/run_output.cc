@@ -11,6 +11,7 @@
 #include "base/bfloat16.h"
 #include "base/float8.h"
 #include "base/hash.h"
+#include "cli/run_launch.h"
 #include "io/safetensors.h"
 #include "models/glm52/outputs.h"
 
@@ -57,11 +58,14 @@ double median(std::vector<double> v) {
 
 }  // namespace
 
+double RunReport::op_limit() const { return is_launch_backend(backend) ? kMaxGpuOpDiff : kMaxOpDiff; }
+double RunReport::output_limit() const { return is_launch_backend(backend) ? kMaxGpuOutputDiff : kMaxOutputDiff; }
+
 bool RunReport::passed() const {
   return std::all_of(op_diffs.begin(), op_diffs.end(),
-                     [](const glm52::TensorDiff& d) { return d.calc_diff <= kMaxOpDiff; }) &&
+                     [this](const glm52::TensorDiff& d) { return d.calc_diff <= op_limit(); }) &&
          std::all_of(diffs.begin(), diffs.end(),
-                     [](const glm52::TensorDiff& d) { return !d.is_output || d.calc_diff <= kMaxOutputDiff; });
+                     [this](const glm52::TensorDiff& d) { return !d.is_output || d.calc_diff <= output_limit(); });
 }
 
 Json report_json(const glm52::LayerRun& run, const RunReport& report) {
@@ -85,8 +89,8 @@ Json report_json(const glm52::LayerRun& run, const RunReport& report) {
   }
   if (report.checked) {
     j["check"]["passed"] = report.passed();
-    j["check"]["op_limit"] = kMaxOpDiff;
-    j["check"]["output_limit"] = kMaxOutputDiff;
+    j["check"]["op_limit"] = report.op_limit();
+    j["check"]["output_limit"] = report.output_limit();
     j["check"]["reference_ns"] = report.reference_ns;
     const auto list = [](const std::vector<glm52::TensorDiff>& diffs) {
       Json array = Json::array();
@@ -150,16 +154,16 @@ void print_report(const glm52::LayerRun& run, const RunReport& report, const Com
     if (d.is_output)
       std::cout << fmt::format(
           "  {:<14} calc_diff {:.2e}  {}\n", d.tensor, d.calc_diff,
-          d.calc_diff <= kMaxOutputDiff ? paint("ok", "32", color) : paint("MISMATCH", "31", color));
+          d.calc_diff <= report.output_limit() ? paint("ok", "32", color) : paint("MISMATCH", "31", color));
   for (const glm52::TensorDiff& d : report.op_diffs)
-    if (!(d.calc_diff <= kMaxOpDiff))
+    if (!(d.calc_diff <= report.op_limit()))
       std::cout << fmt::format("  {} {}: calc_diff {:.2e}  {}\n", d.op, d.tensor, d.calc_diff,
                                paint("MISMATCH", "31", color));
   std::cout << (report.passed() ? paint("PASS", "32", color) : paint("FAIL", "31", color))
             << fmt::format(
                    ": each op within {:.0e} of its reference on the same inputs, each output within {:.0e} of the "
                    "whole reference{}\n",
-                   kMaxOpDiff, kMaxOutputDiff, report.passed() ? "" : ", was expected");
+                   report.op_limit(), report.output_limit(), report.passed() ? "" : ", was expected");
 }
 
 Status save_run_output(const glm52::LayerRun& run, const glm52::TensorMap& tensors, bool keep_intermediates,

@@ -17,6 +17,11 @@ inline constexpr double kMaxOpDiff = 1e-6;
 // how far two sound runs differ depends on the data (1e-14 to 3e-6 seen); 5e-6 is what FlashMLA and DeepGEMM ask of a
 // quantised reference.
 inline constexpr double kMaxOutputDiff = 5e-6;
+// On a GPU the FP8 tensor cores add with fewer bits than fp32, so more codes round the other way: 1e-5 of an op, where
+// 1e-5 was seen; of a whole run 1e-3, DeepGEMM's figure for logits behind a quantisation that is not shared
+// (docs/decisions/0003).
+inline constexpr double kMaxGpuOpDiff = 1e-5;
+inline constexpr double kMaxGpuOutputDiff = 1e-3;
 
 struct RunReport {
   std::string backend;
@@ -28,7 +33,9 @@ struct RunReport {
   std::vector<glm52::TensorDiff> op_diffs;  // each op on the same inputs
   std::vector<glm52::TensorDiff> diffs;     // whole run against whole run
 
-  // Every op within kMaxOpDiff and every output and state within kMaxOutputDiff (true when nothing was checked).
+  double op_limit() const;
+  double output_limit() const;
+  // Every op within op_limit() and every output and state within output_limit() (true when nothing was checked).
   bool passed() const;
 };
 

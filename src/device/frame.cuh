@@ -12,7 +12,8 @@ namespace megartp::device {
 #if MEGARTP_FUZZ
 // Up to 4 us, different for every CTA, place and run: what a result may not depend on.
 __device__ inline void fuzz_delay(uint32_t place) {
-  uint64_t x = global_timer() / 1024 + place * 0x9E3779B97F4A7C15ULL + (blockIdx.x + 977ULL * blockIdx.y) * 0xD1B54A32D192ED03ULL;
+  uint64_t x = global_timer() / 1024 + place * 0x9E3779B97F4A7C15ULL +
+               (blockIdx.x + 977ULL * blockIdx.y) * 0xD1B54A32D192ED03ULL;
   x ^= x >> 31;
   x *= 0x94D049BB133111EBULL;
   x ^= x >> 29;
@@ -39,8 +40,8 @@ __device__ TraceRecord* trace_records;
 __device__ uint32_t trace_count;
 #endif
 
-// kTriggersLate: dependents may enter only when trigger() has been called by every CTA, because early ones would hold shared memory that
-// others need.
+// kTriggersLate: dependents may enter only when trigger() has been called by every CTA, because early ones would hold
+// shared memory that others need.
 template <int kWait, bool kTriggersLate = false>
 struct KernelFrame {
 #if MEGARTP_TRACE
@@ -53,7 +54,14 @@ struct KernelFrame {
     uint32_t sm, clusters;
     asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
     asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(clusters));
-    trace_records[at] = {t_enter, t_inputs, global_timer(), {marks[0], marks[1], marks[2], marks[3], marks[4], marks[5]}, gridDim.x * gridDim.y * 100000 + blockDim.x * 10 + clusters, blockIdx.x, sm, 0};
+    trace_records[at] = {t_enter,
+                         t_inputs,
+                         global_timer(),
+                         {marks[0], marks[1], marks[2], marks[3], marks[4], marks[5]},
+                         gridDim.x * gridDim.y * 100000 + blockDim.x * 10 + clusters,
+                         blockIdx.x,
+                         sm,
+                         0};
   }
 #else
   __device__ void mark(int) const {}

@@ -38,11 +38,10 @@ __device__ inline void mbarrier_arrive_expect(uint64_t* bar, uint32_t bytes) {
 }
 __device__ inline bool mbarrier_try_wait(uint64_t* bar, uint32_t parity) {
   uint32_t done;
-  asm volatile(
-      "{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
-      : "=r"(done)
-      : "r"(shared_address(bar)), "r"(parity)
-      : "memory");
+  asm volatile("{\n .reg .pred p;\n mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done)
+               : "r"(shared_address(bar)), "r"(parity)
+               : "memory");
   return done != 0;
 }
 // No wait in a kernel is for ever: after two seconds the kernel traps and the launch reports an error.
@@ -65,8 +64,8 @@ inline constexpr uint64_t kEvictLast = 0x14F0000000000000ULL;
 
 __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uint64_t* bar, uint64_t hint) {
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(to)),
       "l"(from), "r"(bytes), "r"(shared_address(bar)), "l"(hint)
       : "memory");
 }
@@ -81,22 +80,24 @@ __device__ inline void tma_prefetch_map(const TensorMap* map) {
 }
 __device__ inline void tma_load_2d(void* to, const TensorMap* map, uint32_t x, uint32_t y, uint64_t* bar) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::
+          "r"(shared_address(to)),
       "l"(map), "r"(x), "r"(y), "r"(shared_address(bar))
       : "memory");
 }
-__device__ inline void tma_load_2d(void* to, const TensorMap* map, uint32_t x, uint32_t y, uint64_t* bar, uint64_t hint) {
+__device__ inline void tma_load_2d(void* to, const TensorMap* map, uint32_t x, uint32_t y, uint64_t* bar,
+                                   uint64_t hint) {
   asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, %3}], "
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%2, "
+      "%3}], "
       "[%4], %5;" ::"r"(shared_address(to)),
       "l"(map), "r"(x), "r"(y), "r"(shared_address(bar)), "l"(hint)
       : "memory");
 }
 __device__ inline void tma_load_3d(void* to, const TensorMap* map, uint32_t x, uint32_t y, uint32_t z, uint64_t* bar) {
   asm volatile(
-      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" ::"r"(
-          shared_address(to)),
+      "cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], "
+      "[%5];" ::"r"(shared_address(to)),
       "l"(map), "r"(x), "r"(y), "r"(z), "r"(shared_address(bar))
       : "memory");
 }
@@ -106,7 +107,8 @@ __device__ inline void tma_load_3d(void* to, const TensorMap* map, uint32_t x, u
 __device__ inline void named_barrier(uint32_t id, uint32_t threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
-// Without memory ordering (the releasing form costs a fence of the whole GPU): for lifetimes, and after mbarrier_init_fence().
+// Without memory ordering (the releasing form costs a fence of the whole GPU): for lifetimes, and after
+// mbarrier_init_fence().
 __device__ inline void cluster_sync_relaxed() {
   asm volatile("barrier.cluster.arrive.relaxed.aligned;\n barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
@@ -115,22 +117,28 @@ __device__ inline uint32_t cluster_rank() {
   asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(r));
   return r;
 }
-// From this CTA's shared memory to the same CTA's or another's of the cluster: `to` and `bar` are given as addresses in this CTA.
+// From this CTA's shared memory to the same CTA's or another's of the cluster: `to` and `bar` are given as addresses in
+// this CTA.
 __device__ inline void cluster_copy(void* to, const void* from, uint32_t bytes, uint64_t* bar, uint32_t rank) {
   uint32_t remote_to, remote_bar;
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_to) : "r"(shared_address(to)), "r"(rank));
   asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote_bar) : "r"(shared_address(bar)), "r"(rank));
-  asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote_to),
-               "r"(shared_address(from)), "r"(bytes), "r"(remote_bar)
-               : "memory");
+  asm volatile(
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(remote_to),
+      "r"(shared_address(from)), "r"(bytes), "r"(remote_bar)
+      : "memory");
 }
 
 // --- memory
 
-// Reads of what another kernel wrote: ordinary loads, never through the read-only path, which the compiler may lift above a wait.
+// Reads of what another kernel wrote: ordinary loads, never through the read-only path, which the compiler may lift
+// above a wait.
 __device__ inline uint4 load_global(const uint4* p) {
   uint4 v;
-  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];" : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(p) : "memory");
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(p)
+               : "memory");
   return v;
 }
 __device__ inline uint2 load_global(const uint2* p) {

@@ -13,6 +13,7 @@ Result<LaunchPlan> build_launch_plan(const OpGraph& graph, const ShapeEnv& shape
   MEGARTP_TRY(launching::collect_kernels(graph, shapes, options, plan));
   launching::estimate_costs(plan);
   plan.edges = launching::true_edges(plan);
+  if (options.mode == LaunchMode::kDag || options.mode == LaunchMode::kCmp) launching::sort_by_start(plan);
   if (options.mode == LaunchMode::kSerial || options.mode == LaunchMode::kPdl)
     plan.edges = launching::chain_edges(plan, plan.edges);
   MEGARTP_TRY(launching::decide_edges(options, plan));

@@ -1,6 +1,9 @@
 // Estimated times and priorities.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 #include "launch/launch_passes.h"
 
@@ -20,22 +23,40 @@ void estimate_costs(LaunchPlan& plan) {
     k.estimated_us = kFixedUs + static_cast<double>(k.kernel.weight_bytes + k.kernel.other_bytes) / kBytesPerUs;
 }
 
-void set_priorities(LaunchPlan& plan) {
-  const size_t n = plan.kernels.size();
-  std::vector<double> before(n, 0), after(n, 0);  // the longest path to the kernel's start, and from its end
-  for (const LaunchEdge& e : plan.edges)          // sorted by `from`, so the start of `from` is final
-    before[e.to] = std::max(before[e.to], before[e.from] + plan.kernels[e.from].estimated_us);
-  for (size_t i = plan.edges.size(); i-- > 0;) {
-    const LaunchEdge& e = plan.edges[i];
-    after[e.from] = std::max(after[e.from], after[e.to] + plan.kernels[e.to].estimated_us);
+std::vector<double> estimated_starts(const LaunchPlan& plan) {
+  std::vector<double> start(plan.kernels.size(), 0);
+  for (const LaunchEdge& e : plan.edges)  // sorted by `from`, so the start of `from` is final
+    start[e.to] = std::max(start[e.to], start[e.from] + plan.kernels[e.from].estimated_us);
+  return start;
+}
+
+void sort_by_start(LaunchPlan& plan) {
+  const std::vector<double> start = estimated_starts(plan);
+  std::vector<uint32_t> order(plan.kernels.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, {}, [&](uint32_t k) { return std::pair(start[k], plan.kernels[k].estimated_us); });
+  std::vector<LaunchKernel> kernels;
+  std::vector<uint32_t> place(order.size());
+  for (const uint32_t k : order) {
+    place[k] = static_cast<uint32_t>(kernels.size());
+    kernels.push_back(std::move(plan.kernels[k]));
   }
-  double longest = 0, most_slack = 0;
-  const auto through = [&](size_t k) { return before[k] + plan.kernels[k].estimated_us + after[k]; };
-  for (size_t k = 0; k < n; ++k) longest = std::max(longest, through(k));
-  for (size_t k = 0; k < n; ++k) most_slack = std::max(most_slack, longest - through(k));
-  for (size_t k = 0; k < n; ++k) {
-    const double slack = most_slack > 1e-9 ? (longest - through(k)) / most_slack : 1;
-    plan.kernels[k].priority = static_cast<int32_t>(std::lround(kUrgentPriority * (1 - slack)));
+  plan.kernels = std::move(kernels);
+  for (LaunchEdge& e : plan.edges) {
+    e.from = place[e.from];
+    e.to = place[e.to];
+  }
+  std::ranges::sort(plan.edges, {}, [](const LaunchEdge& e) { return std::pair(e.from, e.to); });
+}
+
+void set_priorities(LaunchPlan& plan) {
+  const std::vector<double> start = estimated_starts(plan);
+  const auto finish = [&](size_t k) { return start[k] + plan.kernels[k].estimated_us; };
+  for (size_t k = 0; k < plan.kernels.size(); ++k) {
+    int32_t later = 0;
+    for (size_t other = 0; other < plan.kernels.size(); ++other)
+      if (finish(other) > finish(k)) ++later;
+    plan.kernels[k].priority = std::max(kUrgentPriority, -later);
   }
 }
 

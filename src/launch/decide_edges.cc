@@ -28,6 +28,7 @@ class Decider {
     MEGARTP_TRY(apply_forced());
     choose_levels();
     drop_implied();
+    if (plan_.mode == LaunchMode::kCmp) straighten_joins();
     return finish();
   }
 
@@ -112,6 +113,44 @@ class Decider {
       if (!proves()) drop[i] = 0;
     }
     keep_rest();
+  }
+
+  // A kernel with several programmatic in-edges starts late: on an H200 the graph then launches it when a producer has
+  // ended, not when it has triggered (docs/performance.md). Where a producer has ended, by estimate, before the last
+  // one starts, the last one can wait for it in the kernel's place. Kernels that nobody waits for may start late.
+  void straighten_joins() {
+    if (!proves()) return;
+    for (uint32_t k = 0; k < plan_.kernels.size(); ++k) {
+      const bool has_successor = std::ranges::any_of(plan_.edges, [&](const LaunchEdge& e) { return e.from == k; });
+      while (has_successor && straighten(k)) {
+      }
+    }
+  }
+  bool straighten(uint32_t k) {
+    const std::vector<double> start = estimated_starts(plan_);
+    std::vector<size_t> in;
+    for (size_t i = 0; i < plan_.edges.size(); ++i)
+      if (plan_.edges[i].to == k && plan_.edges[i].kind == launch::EdgeKind::kProgrammatic) in.push_back(i);
+    if (in.size() < 2) return false;
+    const uint32_t last =
+        plan_.edges[*std::ranges::max_element(in, {}, [&](size_t i) { return start[plan_.edges[i].from]; })].from;
+    for (const size_t i : in) {
+      const LaunchEdge e = plan_.edges[i];
+      if (e.from >= last || e.is_forced || start[e.from] + plan_.kernels[e.from].estimated_us > start[last]) continue;
+      const std::vector<LaunchEdge> before = plan_.edges;
+      plan_.edges.erase(plan_.edges.begin() + static_cast<std::ptrdiff_t>(i));
+      const auto same = [&](const LaunchEdge& o) { return o.from == e.from && o.to == last; };
+      if (std::ranges::none_of(plan_.edges, same)) {
+        LaunchEdge moved = e;
+        moved.to = last;
+        const auto at = std::ranges::upper_bound(plan_.edges, std::pair(moved.from, moved.to), {},
+                                                 [](const LaunchEdge& o) { return std::pair(o.from, o.to); });
+        plan_.edges.insert(at, std::move(moved));
+      }
+      if (proves()) return true;
+      plan_.edges = before;
+    }
+    return false;
   }
 
   Error refusal() const {

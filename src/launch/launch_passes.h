@@ -18,9 +18,15 @@ std::vector<LaunchEdge> chain_edges(const LaunchPlan& plan, const std::vector<La
 // For every edge of a sorted list whether a longer path leads from its one end to the other.
 std::vector<char> redundant_edges(size_t num_kernels, const std::vector<LaunchEdge>& edges);
 
-// Fills estimated_us, and priorities from the slack of each kernel: how much longer it could take without any path that
-// leads over it becoming the longest.
+// Fills estimated_us; and priorities: the sooner a kernel would be done, the more urgent it is. A long kernel fills
+// every SM, so a short one behind it would wait for most of it, and what follows the short one too; the other way round
+// the long one hardly notices (docs/performance.md).
 void estimate_costs(LaunchPlan& plan);
+// The longest path to each kernel's start, microseconds.
+std::vector<double> estimated_starts(const LaunchPlan& plan);
+// Puts the kernels in the order of their estimated starts, short ones first; edges follow. A kernel never comes before
+// one that it depends on.
+void sort_by_start(LaunchPlan& plan);
 void set_priorities(LaunchPlan& plan);
 
 // The wait that serves the programmatic in-edges of each kernel: the highest of their levels.

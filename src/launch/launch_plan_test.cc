@@ -58,13 +58,40 @@ TEST(LaunchPlan, DagHasTheTrueEdgesOfAttentionPre) {
   for (const LaunchMode mode : {LaunchMode::kDag, LaunchMode::kCmp}) {
     const auto plan = layer.build(mode);
     ASSERT_TRUE(plan) << error_of(plan);
+    // In cmp the join of D1 is straightened: the kernel before it waits for C0.
     EXPECT_THAT(edge_names(*plan),
                 UnorderedElementsAre("A0->B0.gemm", "A0->C0", "A0->B1", "B0.gemm->B0.finalize", "B0.finalize->D0",
-                                     "B0.finalize->D1", "C0->D1", "D0->D2", "D1->E1", "B1->E1"));
+                                     "B0.finalize->D1", mode == LaunchMode::kDag ? "C0->D1" : "C0->B0.finalize",
+                                     "D0->D2", "D1->E1", "B1->E1"));
     for (const LaunchEdge& e : plan->edges)
       EXPECT_EQ(e.kind, mode == LaunchMode::kDag ? launch::EdgeKind::kFull : launch::EdgeKind::kProgrammatic)
           << edge_name(*plan, e);
   }
+}
+
+TEST(LaunchPlan, ShortKernelsComeFirstAndAreMoreUrgent) {
+  const Layer layer;
+  const auto plan = layer.build(LaunchMode::kCmp);
+  ASSERT_TRUE(plan) << error_of(plan);
+  const auto at = [&](std::string_view name) { return *find_kernel(*plan, name); };
+  const auto urgency = [&](std::string_view name) { return -plan->kernels[at(name)].priority; };
+  EXPECT_LT(at("C0"), at("B0.gemm"));
+  EXPECT_LT(at("D1"), at("D0"));
+  EXPECT_EQ(urgency("A0"), -kUrgentPriority);
+  EXPECT_GT(urgency("D1"), urgency("E1"));
+  EXPECT_GT(urgency("E1"), urgency("D0"));
+  EXPECT_GT(urgency("D0"), urgency("D2"));
+  EXPECT_EQ(urgency("D2"), 0);
+  for (const LaunchEdge& e : plan->edges) EXPECT_LT(e.from, e.to);
+}
+
+TEST(LaunchPlan, AForcedEdgeIsNotMoved) {
+  const Layer layer;
+  LaunchOptions options;
+  options.levels = {{"C0->D1", EdgeLevel::kPrologue}};
+  const auto plan = layer.build(LaunchMode::kCmp, options);
+  ASSERT_TRUE(plan) << error_of(plan);
+  EXPECT_EQ(edge(*plan, "C0->D1").level, EdgeLevel::kPrologue);
 }
 
 TEST(LaunchPlan, ChainsFollowTheProgram) {

@@ -72,7 +72,7 @@ class Converter {
     launch::Node n;
     n.name = launch::is_plain_name(k.name) ? k.name : fmt::format("k{}", graph_.nodes.size());
     n.waits = k.kernel.waits ? launch::Waits::kAll : launch::Waits::kNone;
-    n.trigger = k.kernel.triggers_at_start ? launch::Trigger::kBeforeWait : launch::Trigger::kNone;
+    n.trigger = k.kernel.triggers_at_start ? launch::Trigger::kBeforeWait : launch::Trigger::kAfterWait;
     n.grid = k.kernel.grid[0] * k.kernel.grid[1] * k.kernel.grid[2];
     n.threads = k.kernel.block;
     n.smem_bytes = k.kernel.smem_bytes;

@@ -1,9 +1,10 @@
 // DeviceFamily: how an op family runs on a GPU as ordinary kernels.
 //
-// A family's folder has a subfolder device/ with its device code (.cuh, one body for every frame) and the host side of it
-// (NAME_device.cc), which says for an op with resolved dims: which kernels, in which grid, with which parameters, and what each
-// kernel touches before and after its grid dependency wait. Everything else is derived: edges from the accesses, source from the
-// entries, the proof from the contracts. Nothing here knows CUDA headers; a description can be made on any machine.
+// A family's folder has a subfolder device/ with its device code (.cuh, one body for every frame) and the host side of
+// it (NAME_device.cc), which says for an op with resolved dims: which kernels, in which grid, with which parameters,
+// and what each kernel touches before and after its grid dependency wait. Everything else is derived: edges from the
+// accesses, source from the entries, the proof from the contracts. Nothing here knows CUDA headers; a description can
+// be made on any machine.
 #pragma once
 
 #include <array>
@@ -30,9 +31,10 @@ struct TensorMapSpec {
 // How a weight lies in device memory.
 enum class WeightLayout : uint8_t {
   kCheckpoint,  // as in the checkpoint: [N, K] row-major
-  // FP8 [N, K] cut into pieces of 64 x 128, each 8 KiB and in the order of 128-byte-swizzled shared memory, so that one bulk copy
-  // brings a piece or several neighbours along K: piece (n / 64, k / 128) stands at ((n / 64) * ceil(K / 128) + k / 128) * 8192,
-  // byte (n % 64, k % 128) in it at (n % 64) * 128 + ((k % 128) ^ ((n % 8) * 16)). Ragged ends are zero.
+  // FP8 [N, K] cut into pieces of 64 x 128, each 8 KiB and in the order of 128-byte-swizzled shared memory, so that one
+  // bulk copy brings a piece or several neighbours along K: piece (n / 64, k / 128) stands at ((n / 64) * ceil(K / 128)
+  // + k / 128) * 8192, byte (n % 64, k % 128) in it at (n % 64) * 128 + ((k % 128) ^ ((n % 8) * 16)). Ragged ends are
+  // zero.
   kTiles64x128,
 };
 
@@ -82,8 +84,8 @@ struct DeviceAccess {
   enum class Means : uint8_t { kGeneric, kReadOnly, kTma };
   uint32_t param = 0;
   bool is_write = false;
-  // Weights and arguments that nothing on the device writes may be read before the wait; with DeviceWait::kEntry and kPrologue they
-  // are read after it, whatever stands here.
+  // Weights and arguments that nothing on the device writes may be read before the wait; with DeviceWait::kEntry and
+  // kPrologue they are read after it, whatever stands here.
   bool before_wait = false;
   Means means = Means::kGeneric;
 };
@@ -98,16 +100,17 @@ enum class DeviceWait : uint8_t {
 struct DeviceKernel {
   std::string name;    // "B0.gemm"; unique within the op
   std::string header;  // "ops/qkv_a/device/qkv_a.cuh"
-  // A C++ expression that names an instance of a __global__ function template with one parameter, its struct of parameters.
+  // A C++ expression that names an instance of a __global__ function template with one parameter, its struct of
+  // parameters.
   // "$WAIT" stands for the DeviceWait.
   std::string entry;
   std::array<uint32_t, 3> grid{1, 1, 1};
   uint32_t block = 0;
-  uint32_t cluster = 1;  // CTAs along x
+  uint32_t cluster = 1;     // CTAs along x
   uint32_t smem_bytes = 0;  // dynamic
   std::vector<DeviceParam> params;
   std::vector<DeviceAccess> accesses;
-  // True: every CTA triggers its dependents when it starts. False: its end is the trigger.
+  // True: every CTA triggers its dependents when it starts. False: some time after its wait.
   bool triggers_at_start = true;
   // False: nobody waits (a kernel that reads nothing that another one writes).
   bool waits = true;
@@ -127,10 +130,12 @@ class DeviceContext {
   virtual const ConcreteTensor& tensor(TensorId id) const = 0;
   virtual const ShapeEnv& shapes() const = 0;
   virtual const DeviceTarget& target() const = 0;
-  // A private tensor "<op>.<name>", 256-byte aligned. Zeroed ones are set to zero once, before the first run: counters that every run
-  // leaves at a multiple of what they count to.
-  virtual TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool zeroed = false) = 0;
-  // A private I32 tensor of these words, the same in every run: what follows from the shapes, such as which rows belong to which request.
+  // A private tensor "<op>.<name>", 256-byte aligned. Zeroed ones are set to zero once, before the first run: counters
+  // that every run leaves at a multiple of what they count to.
+  virtual TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims,
+                                 bool zeroed = false) = 0;
+  // A private I32 tensor of these words, the same in every run: what follows from the shapes, such as which rows belong
+  // to which request.
   virtual TensorId add_constant(std::string_view name, std::vector<uint32_t> words) = 0;
 
   TensorId input(uint32_t i) const { return op().inputs[i]; }
@@ -143,7 +148,8 @@ class DeviceFamily {
  public:
   virtual ~DeviceFamily() = default;
   virtual std::string_view kind() const = 0;  // of the OpFamily
-  // The kernels of one op in program order. kUnsupported with op, tensor and shape when the device code cannot do these dims.
+  // The kernels of one op in program order. kUnsupported with op, tensor and shape when the device code cannot do these
+  // dims.
   virtual Result<std::vector<DeviceKernel>> kernels(DeviceContext& context) const = 0;
 };
 

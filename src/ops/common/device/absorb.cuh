@@ -1,8 +1,9 @@
-// BF16 product of 16 tokens with an FP8 weight [d, n] of 128 columns, by 4 warps: warp w has the w-th quarter of d and all columns.
+// BF16 product of 16 tokens with an FP8 weight [d, n] of 128 columns, by 4 warps: warp w has the w-th quarter of d and
+// all columns.
 //
-// The assignment of d to the K slots of a step and of n to the columns of a tile is free as long as both operands agree: a lane
-// (g = lane / 4, q = lane % 4) holds 16 bytes of 4 rows a step: rows d = 16 step + 4 q + i, columns n = 16 g + j, and uses byte j of them
-// in tile j. The four warps' sums are added in ascending order.
+// The assignment of d to the K slots of a step and of n to the columns of a tile is free as long as both operands
+// agree: a lane (g = lane / 4, q = lane % 4) holds 16 bytes of 4 rows a step: rows d = 16 step + 4 q + i, columns n =
+// 16 g + j, and uses byte j of them in tile j. The four warps' sums are added in ascending order.
 #pragma once
 
 #include "device/numeric.cuh"
@@ -10,9 +11,11 @@
 namespace megartp::device {
 
 // d += a (16 x 16) * b (16 x 8), BF16.
-__device__ inline void mma_bf16_16x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
+__device__ inline void mma_bf16_16x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
+                                     uint32_t b1) {
   asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
+      "%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
@@ -45,17 +48,18 @@ struct AbsorbWeights {
   }
 };
 
-// By 128 threads that share a barrier `sync()`. low/high: this lane's four d of every step, of tokens g and g + 8. `rows` has kAbsorbBytes.
-// store(token, n, 8 values as four BF16 pairs) for n in steps of 8.
+// By 128 threads that share a barrier `sync()`. low/high: this lane's four d of every step, of tokens g and g + 8.
+// `rows` has kAbsorbBytes. store(token, n, 8 values as four BF16 pairs) for n in steps of 8.
 template <int kSteps, class Sync, class Store>
-__device__ inline void absorb_multiply(const AbsorbWeights<kSteps>& w, const uint2 (&low)[kSteps], const uint2 (&high)[kSteps], float* rows,
-                                       uint32_t thread, Sync&& sync, Store&& store) {
+__device__ inline void absorb_multiply(const AbsorbWeights<kSteps>& w, const uint2 (&low)[kSteps],
+                                       const uint2 (&high)[kSteps], float* rows, uint32_t thread, Sync&& sync,
+                                       Store&& store) {
   const uint32_t warp = thread / 32;
   const uint32_t g = thread % 32 / 4;
   const uint32_t q = thread % 4;
   float(*sums_of)[16][kAbsorbStride] = reinterpret_cast<float(*)[16][kAbsorbStride]>(rows);
-  // Half of the tiles at a time, for registers and shared memory. Column c of tile j is n = 16 c + j; it stands at 8 j + c, where stores
-  // and loads are free of bank conflicts.
+  // Half of the tiles at a time, for registers and shared memory. Column c of tile j is n = 16 c + j; it stands at 8 j
+  // + c, where stores and loads are free of bank conflicts.
   const uint32_t token = thread / 8;
   const uint32_t c = thread % 8;
 #pragma unroll

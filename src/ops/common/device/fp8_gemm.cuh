@@ -7,9 +7,9 @@
 //   activation loader  waits for the producers, then the same stages <- x
 //   consumers          one warpgroup per 64 or 128 weight rows: wgmma, promotion, epilogue
 //
-// The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer warp has arrived. The weight loader
-// keeps at most kInFlight stages on their way: a few saturate the memory, and what an SM has asked for beyond that only delays the
-// activations that the critical path waits for.
+// The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer warp has arrived.
+// The weight loader keeps at most kInFlight stages on their way: a few saturate the memory, and what an SM has asked
+// for beyond that only delays the activations that the critical path waits for.
 #pragma once
 
 #include "device/frame.cuh"
@@ -21,7 +21,8 @@ namespace megartp::device {
 inline constexpr uint32_t kPieceRows = 64;
 inline constexpr uint32_t kPieceBytes = 8192;  // WeightLayout::kTiles64x128
 
-// kTileN: weight rows of a tile, 64 or 128. kTileM: tokens, 8 to 128. kBlocks: K blocks of a stage. kTiled: the weights' layout.
+// kTileN: weight rows of a tile, 64 or 128. kTileM: tokens, 8 to 128. kBlocks: K blocks of a stage. kTiled: the
+// weights' layout.
 template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, int kInFlight_, bool kTiled_>
 struct GemmShape {
   static constexpr int kInFlight = kInFlight_;
@@ -111,15 +112,17 @@ __device__ void load_weights(const GemmSmem<S>& smem, const GemmTile& t) {
   for (uint32_t i = 0; i < iterations; ++i) {
     const uint32_t stage = i % S::kStages;
     if (i >= S::kStages) mbarrier_wait(&smem.empty[stage], (i / S::kStages - 1) & 1);
-    if (i >= S::kInFlight) mbarrier_wait(&smem.w_full[(i - S::kInFlight) % S::kStages], ((i - S::kInFlight) / S::kStages) & 1);
+    if (i >= S::kInFlight)
+      mbarrier_wait(&smem.w_full[(i - S::kInFlight) % S::kStages], ((i - S::kInFlight) / S::kStages) & 1);
     const uint32_t begin = i * S::kBlocks;
     const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
     mbarrier_arrive_expect(&smem.w_full[stage], blocks * S::kTileN * 128);
     if constexpr (S::kTiled) {
 #pragma unroll
       for (int half = 0; half < S::kTileN / 64; ++half)
-        bulk_load(smem.weights(stage) + weight_offset<S>(half, 0), t.pieces + half * t.piece_row_bytes + begin * kPieceBytes,
-                  blocks * kPieceBytes, &smem.w_full[stage], kEvictFirst);
+        bulk_load(smem.weights(stage) + weight_offset<S>(half, 0),
+                  t.pieces + half * t.piece_row_bytes + begin * kPieceBytes, blocks * kPieceBytes, &smem.w_full[stage],
+                  kEvictFirst);
     } else {
       for (uint32_t b = 0; b < blocks; ++b)
         tma_load_2d(smem.weights(stage) + weight_offset<S>(0, b), t.w_map, (t.block_begin + begin + b) * 128, t.n_begin,
@@ -167,10 +170,11 @@ struct GemmSums {
   }
 };
 
-// Waits for stage `it`, multiplies its first kCount blocks and gives it back. All products are started at once; blocks are promoted in
-// ascending order while later ones still run.
+// Waits for stage `it`, multiplies its first kCount blocks and gives it back. All products are started at once; blocks
+// are promoted in ascending order while later ones still run.
 template <class S, int kCount>
-__device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half, GemmSums<S>& sums) {
+__device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half,
+                                      GemmSums<S>& sums) {
   const uint32_t stage = it % S::kStages;
   mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
   mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
@@ -233,7 +237,8 @@ __device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint
 
 // By all consumer threads, `thread` from 0. Named barrier 1 is theirs.
 template <class S, class Frame>
-__device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread, const Frame& frame, GemmSums<S>& sums) {
+__device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread, const Frame& frame,
+                         GemmSums<S>& sums) {
   for (uint32_t b = thread; b < t.block_count; b += S::kConsumers) smem.w_scale[b] = t.w_scale[b];
   frame.wait_inputs();
   // Several loads at a time: each takes a trip to the L2.
@@ -269,8 +274,7 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
   mbarrier_wait(&smem.w_full[0], 0);
   frame.mark(2);
 #endif
-  for (uint32_t it = 0; it < full_stages; ++it)
-    multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
+  for (uint32_t it = 0; it < full_stages; ++it) multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
   // The last stage may have fewer blocks.
   if constexpr (S::kBlocks > 1) {
     const uint32_t rest = t.block_count % S::kBlocks;
@@ -285,8 +289,12 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
 
 // Role of a warp in a kernel of S::kThreads.
 template <class S>
-__device__ inline bool is_weight_loader() { return warp_index() == S::kConsumers / 32; }
+__device__ inline bool is_weight_loader() {
+  return warp_index() == S::kConsumers / 32;
+}
 template <class S>
-__device__ inline bool is_activation_loader() { return warp_index() == S::kConsumers / 32 + 1; }
+__device__ inline bool is_activation_loader() {
+  return warp_index() == S::kConsumers / 32 + 1;
+}
 
 }  // namespace megartp::device

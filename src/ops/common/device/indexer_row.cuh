@@ -1,5 +1,5 @@
-// One row of 128 values of the indexer's q or k, held by a warp, four neighbours a lane: RoPE on the first dims, optional Hadamard
-// rotation, one rounding to BF16, one FP8 group.
+// One row of 128 values of the indexer's q or k, held by a warp, four neighbours a lane: RoPE on the first dims,
+// optional Hadamard rotation, one rounding to BF16, one FP8 group.
 #pragma once
 
 #include "device/numeric.cuh"

@@ -1,7 +1,8 @@
-// Split-K sums meet in the shared memory of a cluster, whose CTAs are the splits of one tile of 128 columns: every CTA sends its sums of
-// token t to CTA t % splits, which adds them in ascending order of the splits.
+// Split-K sums meet in the shared memory of a cluster, whose CTAs are the splits of one tile of 128 columns: every CTA
+// sends its sums of token t to CTA t % splits, which adds them in ascending order of the splits.
 //
-// The copies go through the copy engine and complete on the receiver's barrier, so that nobody needs a fence of the whole GPU.
+// The copies go through the copy engine and complete on the receiver's barrier, so that nobody needs a fence of the
+// whole GPU.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"
@@ -31,7 +32,9 @@ struct SplitRows {
   __host__ __device__ static constexpr uint32_t smem_bytes(uint32_t max_blocks) {
     return 1024 + S::scale_offset() + (max_blocks * (S::kTileM + 1) * 4 + 127) / 128 * 128 + kBytes;
   }
-  __device__ static uint32_t rows_of(uint32_t rank, uint32_t m_count) { return m_count > rank ? (m_count - rank - 1) / kSplits + 1 : 0; }
+  __device__ static uint32_t rows_of(uint32_t rank, uint32_t m_count) {
+    return m_count > rank ? (m_count - rank - 1) / kSplits + 1 : 0;
+  }
 
   // By one thread, before the cluster's first barrier.
   __device__ void init(uint32_t m_count) const {
@@ -49,7 +52,8 @@ struct SplitRows {
     named_barrier(1, S::kConsumers);
     const uint32_t split = cluster_rank();
     for (uint32_t token = thread; token < m_count; token += S::kConsumers)
-      cluster_copy(received + (token / kSplits * kSplits + split) * 128, rows + token * kStride, 512, arrived, token % kSplits);
+      cluster_copy(received + (token / kSplits * kSplits + split) * 128, rows + token * kStride, 512, arrived,
+                   token % kSplits);
   }
   __device__ void wait() const { mbarrier_wait(arrived, 0); }
   // Row `i` of this CTA's (token rank + i * splits), four columns a lane.

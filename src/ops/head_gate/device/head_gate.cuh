@@ -1,8 +1,8 @@
 // head_gate: partials[slice, m, head] = y[m, slice] . w[head, slice] over 128 hidden columns, BF16 operands, fp32 sums.
 //
-// One warp has 8 heads and 16 tokens: 8 mma of 16 x 8 x 16. The order of K inside a slice is free as long as both operands agree, so a
-// lane reads whole 16-byte pieces straight into fragments: piece 4 c + q of a row (q = lane % 4) feeds steps 2 c and 2 c + 1. The
-// weights lie in registers before the wait.
+// One warp has 8 heads and 16 tokens: 8 mma of 16 x 8 x 16. The order of K inside a slice is free as long as both
+// operands agree, so a lane reads whole 16-byte pieces straight into fragments: piece 4 c + q of a row (q = lane % 4)
+// feeds steps 2 c and 2 c + 1. The weights lie in registers before the wait.
 #pragma once
 
 #include "device/frame.cuh"
@@ -56,8 +56,7 @@ __global__ void __launch_bounds__(kThreads) head_gate(const __grid_constant__ He
   for (int i = 0; i < 4; ++i) {
     const uint32_t to_m = m + (i & 2) * 4;
     const uint32_t to_head = column + (i & 1);
-    if (to_m < p.m && to_head < p.heads)
-      p.partials[(uint64_t{blockIdx.x} * p.m + to_m) * p.heads + to_head] = d[i];
+    if (to_m < p.m && to_head < p.heads) p.partials[(uint64_t{blockIdx.x} * p.m + to_m) * p.heads + to_head] = d[i];
   }
 }
 

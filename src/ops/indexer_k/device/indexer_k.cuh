@@ -1,5 +1,5 @@
-// indexer_k: one N tile of 128; the CTAs of a cluster are the K splits of one M tile. CTA r finalizes tokens r, r + splits, ...
-// (split_rows.cuh): LayerNorm, RoPE, quantisation, key and scale into the cache.
+// indexer_k: one N tile of 128; the CTAs of a cluster are the K splits of one M tile. CTA r finalizes tokens r, r +
+// splits, ... (split_rows.cuh): LayerNorm, RoPE, quantisation, key and scale into the cache.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"
@@ -18,9 +18,9 @@ struct IndexerKParams {
   const uint2* norm_w;    // BF16 [128]
   const uint2* norm_b;    // BF16 [128]
   const int32_t* positions;
-  const float* cos_sin;   // F32 [POS, rope]
+  const float* cos_sin;  // F32 [POS, rope]
   const int32_t* slot_mapping;
-  uint8_t* cache;         // pages of 64 keys of 128 bytes, then 64 scales
+  uint8_t* cache;  // pages of 64 keys of 128 bytes, then 64 scales
   uint32_t m;
   uint32_t k_blocks;
   uint32_t num_positions;

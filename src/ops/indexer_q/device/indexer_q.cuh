@@ -10,18 +10,18 @@
 namespace megartp::device {
 
 struct IndexerQParams {
-  TensorMap x_map;        // E4M3 [M, K]
-  TensorMap w_map;        // E4M3 [heads * 128, K]
-  const uint8_t* pieces;  // tiled layout
-  const float* w_scale;   // F32 [heads, K blocks]
-  const float* x_scale;   // F32 [M, K blocks]
+  TensorMap x_map;             // E4M3 [M, K]
+  TensorMap w_map;             // E4M3 [heads * 128, K]
+  const uint8_t* pieces;       // tiled layout
+  const float* w_scale;        // F32 [heads, K blocks]
+  const float* x_scale;        // F32 [M, K blocks]
   const float* gate_partials;  // F32 [slices, M, heads]
   const int32_t* positions;
-  const float* cos_sin;   // F32 [POS, rope]
-  uint32_t* q;            // E4M3 [M, heads, 128]
-  float* q_scale;         // F32 [M, heads]
-  float* weights;         // F32 [M, heads]
-  float* gate;            // F32 [M, heads]
+  const float* cos_sin;  // F32 [POS, rope]
+  uint32_t* q;           // E4M3 [M, heads, 128]
+  float* q_scale;        // F32 [M, heads]
+  float* weights;        // F32 [M, heads]
+  float* gate;           // F32 [M, heads]
   uint32_t m;
   uint32_t k_blocks;
   uint32_t heads;
@@ -74,7 +74,6 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
   } else if (is_activation_loader<S>()) {
     load_activations(smem, t, frame);
   } else {
-
     constexpr int kWarps = S::kConsumers / 32;
     constexpr int kTokens = (S::kTileM + kSplits * kWarps - 1) / (kSplits * kWarps);  // of a warp
     const IndexerRowOptions options{p.rope, p.interleave, p.hadamard, p.pow2_scale};
@@ -84,7 +83,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
-      if (token < t.m_count) rope[i] = load_rope(p.cos_sin + uint64_t(p.positions[t.m_begin + token]) * p.rope, options);
+      if (token < t.m_count)
+        rope[i] = load_rope(p.cos_sin + uint64_t(p.positions[t.m_begin + token]) * p.rope, options);
     }
     frame.wait_inputs();
 #pragma unroll

@@ -10,7 +10,7 @@
 namespace megartp::ops {
 namespace {
 
-constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 2, .ctas_per_sm = 2};
+constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2};
 constexpr int64_t kDefaultSplits = 4;
 constexpr uint32_t kMaxSplits = 8;  // a portable cluster
 constexpr int64_t kDim = 128;       // of the fast kernel

@@ -1,8 +1,9 @@
-// indexer_score: logits[m, s] = k_scale[s] * sum over heads of w[m, h] * max(0, q[m, h] . k[s]) for visible s, -inf elsewhere.
+// indexer_score: logits[m, s] = k_scale[s] * sum over heads of w[m, h] * max(0, q[m, h] . k[s]) for visible s, -inf
+// elsewhere.
 //
-// Keys are wgmma's M (a page of 64), the (token, head) pairs of a block of tokens its N = 128. A thread has two keys and, for each
-// token, heads / 4 pairs; it adds them in ascending order and then over the four lanes that share a key. A loader warp brings q and
-// the pages.
+// Keys are wgmma's M (a page of 64), the (token, head) pairs of a block of tokens its N = 128. A thread has two keys
+// and, for each token, heads / 4 pairs; it adds them in ascending order and then over the four lanes that share a key.
+// A loader warp brings q and the pages.
 #pragma once
 
 #include "device/frame.cuh"
@@ -20,24 +21,25 @@ struct IndexerScoreParams {
   const uint8_t* cache;
   const int32_t* context_lens;  // [M]
   const int32_t* block_table;   // [R, table_width]
-  const uint32_t* blocks;       // token blocks: request | rows << 16, then first row; used when they are more than the inline ones
-  float* logits;                // F32 [M, columns]
+  const uint32_t*
+      blocks;     // token blocks: request | rows << 16, then first row; used when they are more than the inline ones
+  float* logits;  // F32 [M, columns]
   uint32_t inline_blocks[kScoreInlineBlocks];  // request | rows << 8 | first row << 16
   uint32_t has_inline_blocks;
   uint32_t num_pages;
   uint32_t table_width;
   uint32_t columns;
   uint32_t pages_per_cta;
-  uint32_t chunks;              // CTAs of one token block
+  uint32_t chunks;  // CTAs of one token block
 };
 
 inline constexpr int kScoreStages = 4;
 inline constexpr int kScorePairs = 128;
 struct ScoreSmem {
-  uint8_t* q;       // 16 KiB
-  uint8_t* keys;    // stages of 8 KiB
-  float* scales;    // stages of 64
-  uint64_t* full;   // stages, then q
+  uint8_t* q;      // 16 KiB
+  uint8_t* keys;   // stages of 8 KiB
+  float* scales;   // stages of 64
+  uint64_t* full;  // stages, then q
   uint64_t* empty;
   uint32_t* is_there;  // stages: 0 for a page outside the cache
   float2* weights;     // of pairs of pairs
@@ -55,12 +57,12 @@ struct ScoreSmem {
 
 inline constexpr int kScoreThreads = 160;  // a consumer warpgroup, a loader warp
 
-// Adds what the four lanes of a key have and stores the sums of tokens q, q + 4, ...: lanes exchange halves, so that each ends up with the
-// tokens that it stores. `position` is that of the lane's first key; the second is 8 further.
+// Adds what the four lanes of a key have and stores the sums of tokens q, q + 4, ...: lanes exchange halves, so that
+// each ends up with the tokens that it stores. `position` is that of the lane's first key; the second is 8 further.
 template <int kTokens>
-__device__ inline void store_scores(const IndexerScoreParams& p, const float (&sums)[kTokens][2], const float (&scale)[2], bool is_there,
-                                    uint32_t position, uint32_t row_begin, uint32_t row_count,
-                                    const int32_t (&visible)[(kTokens + 3) / 4]) {
+__device__ inline void store_scores(const IndexerScoreParams& p, const float (&sums)[kTokens][2],
+                                    const float (&scale)[2], bool is_there, uint32_t position, uint32_t row_begin,
+                                    uint32_t row_count, const int32_t (&visible)[(kTokens + 3) / 4]) {
   const uint32_t q = lane_index() % 4;
   const bool is_odd = (q & 1) != 0;
   const bool is_high = (q & 2) != 0;
@@ -167,7 +169,9 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
     frame.wait_inputs();
     if (threadIdx.x < kScorePairs / 2) {
       const bool is_there = threadIdx.x * 2 / kHeads < row_count;
-      const uint2 v = is_there ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads) + threadIdx.x) : uint2{};
+      const uint2 v = is_there
+                          ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads) + threadIdx.x)
+                          : uint2{};
       smem.weights[threadIdx.x] = float2{__uint_as_float(v.x), __uint_as_float(v.y)};
     }
     named_barrier(1, 128);

@@ -12,12 +12,12 @@ namespace {
 
 constexpr int64_t kPairs = 128;  // as kScorePairs
 constexpr int64_t kDim = 128;
-constexpr int64_t kThreads = 160;                                             // as kScoreThreads
-constexpr int64_t kSmemBytes = 1024 + kPairs * 128 + 4 * (8192 + 256) + 256;  // as ScoreSmem::kBytes
-constexpr uint32_t kInlineBlocks = 16;                                        // as kScoreInlineBlocks
-// About two CTAs an SM; fewer pages a CTA only repeat the loads of q and the weights. Longer chunks even out less well
-// where lengths differ.
-constexpr int64_t kCtasPerSm = 2;
+constexpr int64_t kThreads = 160;                                                          // as kScoreThreads
+constexpr int64_t kSmemBytes = 1024 + kPairs * 128 + 4 * (8192 + 256) + 256 + kPairs * 4;  // as ScoreSmem::kBytes
+constexpr uint32_t kInlineBlocks = 16;                                                     // as kScoreInlineBlocks
+// About one CTA an SM: the score runs beside main_q, whose CTAs leave room for no more. Longer chunks even out less
+// well where lengths differ.
+constexpr int64_t kCtasPerSm = 1;
 constexpr int64_t kMinPages = 2;
 constexpr int64_t kMaxPages = 32;
 

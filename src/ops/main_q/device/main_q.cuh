@@ -1,5 +1,5 @@
-// main_q: FP8 GEMM without K splits; a tile's sums go through shared memory, are rounded to BF16 and stored by head: the first `nope`
-// columns of a head to q_nope, the others rotated to the end of the head's row of q_out.
+// main_q: FP8 GEMM without K splits; a tile's sums go through shared memory, are rounded to BF16 and stored by head:
+// the first `nope` columns of a head to q_nope, the others rotated to the end of the head's row of q_out.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"
@@ -13,16 +13,16 @@ struct MainQParams {
   const float* w_scale;   // F32 [ceil(N / 128), K blocks]
   const float* x_scale;   // F32 [M, K blocks]
   const int32_t* positions;
-  const float* cos_sin;   // F32 [POS, rope]
-  uint32_t* q_nope;       // BF16 [M, heads, nope], in pairs
-  uint32_t* q_out;        // BF16 [M, heads, kv_lora + rope], in pairs
+  const float* cos_sin;  // F32 [POS, rope]
+  uint32_t* q_nope;      // BF16 [M, heads, nope], in pairs
+  uint32_t* q_out;       // BF16 [M, heads, kv_lora + rope], in pairs
   uint32_t m;
   uint32_t k_blocks;
-  uint32_t n;             // even
+  uint32_t n;  // even
   uint32_t heads;
-  uint32_t nope;          // even
-  uint32_t rope;          // even
-  uint32_t kv_lora;       // even
+  uint32_t nope;     // even
+  uint32_t rope;     // even
+  uint32_t kv_lora;  // even
 };
 
 // Dynamic shared memory: GemmSmem, then the cosines and sines of the tile's tokens, F32 [kTileM, rope].

@@ -1,7 +1,7 @@
 // q_absorb: q_out[m, h, n] = bf16(sum over d of q_nope[m, h, d] * bf16(W[h, d, n] * scale)), BF16 operands, fp32 sums.
 //
-// A CTA has one head and 128 columns (common/device/absorb.cuh). The weights go straight from global memory into fragments, before the
-// wait.
+// A CTA has one head and 128 columns (common/device/absorb.cuh). The weights go straight from global memory into
+// fragments, before the wait.
 #pragma once
 
 #include "device/frame.cuh"
@@ -16,13 +16,14 @@ struct QAbsorbParams {
   uint16_t* q_out;          // BF16 [M, heads, kv_lora + rope]
   uint32_t m;
   uint32_t heads;
-  uint32_t nope;     // a multiple of 4
+  uint32_t nope;  // a multiple of 4
   uint32_t v;
   uint32_t kv_lora;  // a multiple of 16
   uint32_t rope;     // a multiple of 8
 };
 
-// Grid: heads x column tiles (columns innermost), M. kSteps * 64 >= nope. A CTA does tokens 16 * (blockIdx.y + i * gridDim.y).
+// Grid: heads x column tiles (columns innermost), M. kSteps * 64 >= nope. A CTA does tokens 16 * (blockIdx.y + i *
+// gridDim.y).
 template <int kSteps, int kWait>
 __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbsorbParams p) {
   __shared__ float rows[kAbsorbBytes / 4];
@@ -45,7 +46,9 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
       const uint32_t d = first_d + step * 16 + i;
       const bool is_there = d < p.nope && n_begin + g * 16 < p.kv_lora;
       bytes[step][i] =
-          is_there ? load_weight(reinterpret_cast<const uint4*>(p.kv_b + (first_row + d) * p.kv_lora + n_begin + g * 16)) : uint4{};
+          is_there
+              ? load_weight(reinterpret_cast<const uint4*>(p.kv_b + (first_row + d) * p.kv_lora + n_begin + g * 16))
+              : uint4{};
       scale[step][i] = is_there ? p.kv_b_scale[(first_row + d) / 128 * n_tiles + n_begin / 128] : 0.0F;
     }
   }
@@ -61,13 +64,16 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
       const uint32_t d = first_d + step * 16;
       const uint64_t at = (uint64_t{m_begin + g} * p.heads + head) * p.nope + d;
       low[step] = d < p.nope && m_begin + g < p.m ? load_global(p.q_nope + at / 4) : uint2{};
-      high[step] = d < p.nope && m_begin + g + 8 < p.m ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4) : uint2{};
+      high[step] = d < p.nope && m_begin + g + 8 < p.m
+                       ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4)
+                       : uint2{};
     }
     absorb_multiply<kSteps>(
         w, low, high, rows, threadIdx.x, [] { __syncthreads(); },
         [&](uint32_t token, uint32_t n, const uint4& v) {
           if (m_begin + token < p.m && n_begin + n < p.kv_lora)
-            *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) + n_begin + n) = v;
+            *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) +
+                                      n_begin + n) = v;
         });
   }
 }

@@ -8,15 +8,15 @@
 namespace megartp::device {
 
 struct QkvAGemmParams {
-  TensorMap x_map;           // E4M3 [M, K]
-  TensorMap q_map;           // E4M3 [n_q, K] (checkpoint layout)
-  TensorMap kv_map;          // E4M3 [n_kv, K]
-  const uint8_t* q_pieces;   // tiled layout
+  TensorMap x_map;          // E4M3 [M, K]
+  TensorMap q_map;          // E4M3 [n_q, K] (checkpoint layout)
+  TensorMap kv_map;         // E4M3 [n_kv, K]
+  const uint8_t* q_pieces;  // tiled layout
   const uint8_t* kv_pieces;
-  const float* q_scale;      // F32 [ceil(n_q / 128), K blocks]
+  const float* q_scale;  // F32 [ceil(n_q / 128), K blocks]
   const float* kv_scale;
-  const float* x_scale;      // F32 [M, K blocks]
-  float* partial;            // F32 [splits, M, n_q + n_kv]
+  const float* x_scale;  // F32 [M, K blocks]
+  float* partial;        // F32 [splits, M, n_q + n_kv]
   uint32_t m;
   uint32_t k_blocks;
   uint32_t n_q;
@@ -46,7 +46,8 @@ __global__ void __launch_bounds__(S::kThreads) qkv_a_gemm(const __grid_constant_
   const BlockRange range = split_blocks(p.k_blocks, p.splits, split);
   GemmTile t;
   t.piece_row_bytes = p.k_blocks * kPieceBytes;
-  t.pieces = (is_kv ? p.kv_pieces : p.q_pieces) + uint64_t{n_begin / 64} * t.piece_row_bytes + range.begin * kPieceBytes;
+  t.pieces =
+      (is_kv ? p.kv_pieces : p.q_pieces) + uint64_t{n_begin / 64} * t.piece_row_bytes + range.begin * kPieceBytes;
   t.w_map = is_kv ? &p.kv_map : &p.q_map;
   t.n_begin = n_begin;
   t.w_scale = (is_kv ? p.kv_scale : p.q_scale) + uint64_t{n_begin / 128} * p.k_blocks + range.begin;
@@ -80,10 +81,10 @@ struct QkvAFinalizeParams {
   const int32_t* positions;
   const float* cos_sin;  // F32 [POS, rope]
   const int32_t* slot_mapping;
-  uint8_t* cache;        // records of 64-token pages
-  uint2* q;              // E4M3 [M, n_q]
-  float* q_scale;        // F32 [M, ceil(n_q / 128)]
-  uint16_t* kv;          // BF16 [M, kv_lora + rope]
+  uint8_t* cache;  // records of 64-token pages
+  uint2* q;        // E4M3 [M, n_q]
+  float* q_scale;  // F32 [M, ceil(n_q / 128)]
+  uint16_t* kv;    // BF16 [M, kv_lora + rope]
   uint32_t m;
   uint32_t splits;
   uint32_t n_q;
@@ -127,7 +128,8 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
 
   float v[8] = {};
   if (is_normed || is_key)
-    sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits, v);
+    sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits,
+                           v);
   frame.mark(0);
   float sum = 0.0F;
 #pragma unroll
@@ -140,7 +142,8 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
   if (is_normed) {
     const uint32_t g[4] = {w.x, w.y, w.z, w.w};
 #pragma unroll
-    for (int i = 0; i < 8; ++i) v[i] = round_bf16(v[i] * factor * ((i & 1) != 0 ? bf16_high(g[i / 2]) : bf16_low(g[i / 2])));
+    for (int i = 0; i < 8; ++i)
+      v[i] = round_bf16(v[i] * factor * ((i & 1) != 0 ? bf16_high(g[i / 2]) : bf16_low(g[i / 2])));
   } else if (is_key) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {

@@ -1,6 +1,8 @@
-// add_rmsnorm_quant: one CTA a row. residual = bf16(x + residual_in); y = bf16(residual * factor * w); q, scale = FP8 groups of 128.
+// add_rmsnorm_quant: one CTA a row. residual = bf16(x + residual_in); y = bf16(residual * factor * w); q, scale = FP8
+// groups of 128.
 //
-// The row stays in registers: a thread holds kVectors pieces of 8 values, kThreads pieces apart, so that 16 neighbours hold one group.
+// The row stays in registers: a thread holds kVectors pieces of 8 values, kThreads pieces apart, so that 16 neighbours
+// hold one group.
 #pragma once
 
 #include "device/frame.cuh"
