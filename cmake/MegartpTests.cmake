@@ -14,12 +14,15 @@ function(megartp_add_unit_tests)
     file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*_test.cc)
     megartp_add_test_binary(${target} ${files})
   endforeach()
-  # Our number formats are compared with the toolkit's where its headers are installed; they are plain C++ on the host.
+  # Our number formats and our declarations of the driver are compared with the toolkit's where its headers are installed; they
+  # are plain C++ on the host.
   find_path(MEGARTP_CUDA_INCLUDE_DIR cuda_fp8.h PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include)
-  if(MEGARTP_CUDA_INCLUDE_DIR AND TARGET base_test)
-    target_include_directories(base_test SYSTEM PRIVATE ${MEGARTP_CUDA_INCLUDE_DIR})
-    target_compile_definitions(base_test PRIVATE MEGARTP_HAVE_CUDA_HEADERS=1)
-  endif()
+  foreach(target base_test backends_cuda_common_test)
+    if(MEGARTP_CUDA_INCLUDE_DIR AND TARGET ${target})
+      target_include_directories(${target} SYSTEM PRIVATE ${MEGARTP_CUDA_INCLUDE_DIR})
+      target_compile_definitions(${target} PRIVATE MEGARTP_HAVE_CUDA_HEADERS=1)
+    endif()
+  endforeach()
 endfunction()
 
 # megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.

@@ -11,7 +11,7 @@
 namespace megartp {
 namespace {
 
-constexpr std::array<EnvVar, 4> kVars{{
+constexpr std::array<EnvVar, 5> kVars{{
     {"MEGARTP_CACHE_DIR", EnvType::kPath, "$XDG_CACHE_HOME/megartp or ~/.cache/megartp",
      "folder for synthetic checkpoints and compiled code"},
     {"MEGARTP_TIMEOUT_MS", EnvType::kMilliseconds, "10000",
@@ -19,6 +19,8 @@ constexpr std::array<EnvVar, 4> kVars{{
     {"MEGARTP_POISON", EnvType::kBool, "off",
      "poison workspace and outputs before every run of `megartp run --repeat`, not only the first"},
     {"MEGARTP_BACKEND", EnvType::kName, "cpu-threads", "backend of `megartp run` when --backend is not given"},
+    {"MEGARTP_NVRTC", EnvType::kPath, "looked for in the usual places",
+     "the NVRTC library (libnvrtc.so.13 or .12) that compiles GPU kernels, or its folder"},
 }};
 constexpr int64_t kMaxTimeoutMs = 24LL * 3600 * 1000;
 
@@ -90,11 +92,18 @@ Result<std::string> env_backend() {
   return *text;
 }
 
+Result<std::optional<std::string>> env_nvrtc() {
+  auto text = value_of("MEGARTP_NVRTC");
+  if (text && text->front() != '/') return bad_value("MEGARTP_NVRTC", *text, "an absolute path");
+  return text;
+}
+
 Status check_env() {
   MEGARTP_TRY(env_cache_dir());
   MEGARTP_TRY(env_timeout_ms());
   MEGARTP_TRY(env_poison());
   MEGARTP_TRY(env_backend());
+  MEGARTP_TRY(env_nvrtc());
   return {};
 }
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +36,10 @@ Result<int64_t> env_timeout_ms();
 Result<bool> env_poison();
 // MEGARTP_BACKEND: lower-case letters, digits and dashes; whether such a backend exists is not checked here.
 Result<std::string> env_backend();
+
+// MEGARTP_NVRTC: the NVRTC library or the folder that holds it; nothing when it is to be looked for. Whether it is
+// there is not checked here.
+Result<std::optional<std::string>> env_nvrtc();
 
 // Checks the values of all variables: the first bad one is the error.
 Status check_env();

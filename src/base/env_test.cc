@@ -60,7 +60,7 @@ TEST_F(EnvTest, RegistryIsComplete) {
     names.insert(v.name);
   }
   EXPECT_EQ(names, (std::set<std::string_view>{"MEGARTP_CACHE_DIR", "MEGARTP_TIMEOUT_MS", "MEGARTP_POISON",
-                                               "MEGARTP_BACKEND"}));
+                                               "MEGARTP_BACKEND", "MEGARTP_NVRTC"}));
 }
 
 TEST_F(EnvTest, Defaults) {
@@ -121,6 +121,15 @@ TEST_F(EnvTest, Backend) {
   set("MEGARTP_BACKEND", "CPU threads");
   expect_bad(env_backend(), "MEGARTP_BACKEND", "CPU threads");
   set("MEGARTP_BACKEND", "");
+}
+
+TEST_F(EnvTest, Nvrtc) {
+  set("HOME", "/");
+  EXPECT_EQ(env_nvrtc().value(), std::nullopt);
+  set("MEGARTP_NVRTC", "/opt/cuda/lib64");
+  EXPECT_EQ(env_nvrtc().value(), "/opt/cuda/lib64");
+  set("MEGARTP_NVRTC", "lib64");
+  expect_bad(env_nvrtc(), "MEGARTP_NVRTC", "lib64");
 }
 
 }  // namespace

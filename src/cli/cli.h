@@ -135,6 +135,8 @@ Command add_run_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_plan_diff_command(CLI::App& plan);
 Command add_graph_command(CLI::App& root);
+Command add_launch_command(CLI::App& root);
+Command add_bench_command(CLI::App& root);
 Command add_disasm_command(CLI::App& root);
 Command add_explain_fault_command(CLI::App& root);
 std::vector<Command> add_weights_commands(CLI::App& root);

@@ -163,8 +163,9 @@ Result<Model> load_model(const ModelOptions& options) {
 }
 
 std::vector<Command> add_commands(CLI::App& root) {
-  std::vector<Command> commands{add_run_command(root), add_plan_command(root), add_graph_command(root),
-                                add_disasm_command(root), add_explain_fault_command(root)};
+  std::vector<Command> commands{add_run_command(root),          add_plan_command(root),  add_graph_command(root),
+                                add_launch_command(root),       add_bench_command(root), add_disasm_command(root),
+                                add_explain_fault_command(root)};
   commands.push_back(add_plan_diff_command(*root.get_subcommand("plan")));
   for (Command& c : add_weights_commands(root)) commands.push_back(std::move(c));
   for (Command& c : add_verify_commands(root)) commands.push_back(std::move(c));

@@ -1,6 +1,5 @@
 // megartp doctor: what this machine has, to paste into a bug report. Always exits 0: it reports, it does not judge.
 #include <unistd.h>
-#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <thread>
@@ -9,8 +8,10 @@
 #include <sys/utsname.h>
 
 #include "backends/backend.h"
+#include "backends/cuda_common/driver.h"
 #include "base/env.h"
 #include "cli/cli.h"
+#include "codegen/nvrtc.h"
 #include "ops/op_family.h"
 
 namespace megartp::cli {
@@ -32,10 +33,40 @@ std::string cpu_features() {
 #endif
 }
 
-std::vector<std::pair<std::string, std::string>> collect() {
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+void add_cuda_rows(Rows& rows) {
+  if (const auto found = cuda::driver(); !found) {
+    rows.emplace_back("NVIDIA driver", found.error().message);
+  } else {
+    const cuda::DriverApi& api = **found;
+    int version = 0;
+    int count = 0;
+    const bool is_known = api.driver_get_version(&version) == cuda::kSuccess;
+    rows.emplace_back("NVIDIA driver", is_known ? "CUDA " + cuda::version_text(version) : "of unknown version");
+    if (api.device_get_count(&count) != cuda::kSuccess) count = 0;
+    for (int i = 0; i < count; ++i) {
+      const auto info = cuda::device_info(api, i);
+      rows.emplace_back(fmt::format("GPU {}", i),
+                        info ? fmt::format("{}, sm_{}{}, {} SMs, {:.1f} GiB, L2 {} MiB", info->name,
+                                           info->compute_major, info->compute_minor, info->num_sms,
+                                           static_cast<double>(info->memory_bytes) / (1U << 30U), info->l2_bytes >> 20U)
+                             : info.error().to_string());
+    }
+  }
+  if (const auto nvrtc = codegen::Nvrtc::find(); !nvrtc) {
+    rows.emplace_back("NVRTC", nvrtc.error().message);
+  } else {
+    const auto version = (*nvrtc)->version();
+    rows.emplace_back("NVRTC", version ? fmt::format("{}.{}, {}", version->first, version->second, (*nvrtc)->path())
+                                       : version.error().to_string());
+  }
+}
+
+Rows collect() {
   utsname os{};
   uname(&os);
-  std::vector<std::pair<std::string, std::string>> rows{
+  Rows rows{
       {"megartp", MEGARTP_VERSION},
       {"compiler", __VERSION__},
       {"system", fmt::format("{} {} {}", os.sysname, os.release, os.machine)},
@@ -45,9 +76,8 @@ std::vector<std::pair<std::string, std::string>> collect() {
       {"memory", fmt::format("{:.1f} GiB", static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
                                                static_cast<double>(sysconf(_SC_PAGE_SIZE)) / (1U << 30U))},
       {"op families", std::to_string(op_families().size())},
-      {"NVIDIA driver",
-       std::filesystem::exists("/proc/driver/nvidia/version") ? "present (no GPU backend in this version)" : "none"},
   };
+  add_cuda_rows(rows);
   for (const BackendInfo& b : backends())
     rows.emplace_back(fmt::format("backend {}", b.name), b.available ? "available" : "unavailable");
   const auto cache = env_cache_dir();

@@ -1,5 +1,4 @@
 // megartp run: one layer on a backend, with a table per op and, on request, a comparison with the reference.
-#include <filesystem>
 #include <iostream>
 #include <map>
 #include <thread>
@@ -8,8 +7,11 @@
 
 #include "base/env.h"
 #include "cli/cli.h"
+#include "cli/launch_options.h"
+#include "cli/layer_weights.h"
 #include "cli/plan_build.h"
 #include "cli/run_explore.h"
+#include "cli/run_launch.h"
 #include "cli/run_output.h"
 #include "models/glm52/layer_run.h"
 #include "plan/fault_dump.h"
@@ -36,6 +38,9 @@ struct RunArgs {
   uint32_t schedulers = 0;
   std::string fault_dump;
   uint32_t lose_signals_of = abi::kNoTask;
+  LaunchArgs launch;
+  int64_t replays = 0;
+  bool fuzz = false;
   bool explore = false;
   uint64_t max_executions = 1000;
   bool check = false;
@@ -43,25 +48,9 @@ struct RunArgs {
   bool sizes_given = false;
   bool packing_given = false;
   bool threads_given = false;
+  bool launch_given = false;
   std::shared_ptr<const KernelPlan> loaded_plan;  // of plan_file
 };
-
-// The seeded checkpoint of this config and layer, made once in the cache folder.
-Result<std::string> cached_weights(const glm52::Config& config, int64_t layer, const CommonOptions& common) {
-  constexpr uint64_t kSeed = 1;
-  const std::string dir = MEGARTP_TRY(env_cache_dir());
-  std::error_code ec;
-  std::filesystem::create_directories(dir, ec);
-  if (ec) return make_error(ErrorCode::kIo, fmt::format("cannot create the cache folder '{}': {}", dir, ec.message()));
-  std::string name =
-      fmt::format("{}/weights-v1-{}-layer{}-seed{}.safetensors", dir, config_fingerprint(config), layer, kSeed);
-  if (std::filesystem::exists(name, ec)) return name;
-  if (!common.quiet) std::cerr << fmt::format("Making a seeded checkpoint of layer {} once: {}\n", layer, name);
-  ProgressBar bar("weights", common);
-  MEGARTP_TRY(glm52::synth_weights(config, {layer}, kSeed, name,
-                                   [&](uint64_t done, uint64_t total) { bar.update(done, total); }));
-  return name;
-}
 
 Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
   const Model model = MEGARTP_TRY(load_model(a.model));
@@ -72,9 +61,7 @@ Result<glm52::LayerRun> prepare_run(const RunArgs& a) {
     const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
     inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
   }
-  const std::string path = a.weights.empty() ? MEGARTP_TRY(cached_weights(model.config, a.model.layer, a.common)) : a.weights;
-  if (a.common.verbose) std::cerr << "weights: " << path << "\n";
-  glm52::Weights weights = MEGARTP_TRY(glm52::load_weights(model.config, a.model.layer, path));
+  glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
   return glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights));
 }
 
@@ -138,6 +125,10 @@ Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
     prepared.executable = MEGARTP_TRY(prepare_cpu_reference(run.graph, run.inputs.shapes));
     return prepared;
   }
+  if (is_launch_backend(a.backend)) {
+    prepared.executable = MEGARTP_TRY(prepare_launch(run, a.backend, a.launch, a.fuzz, a.common));
+    return prepared;
+  }
   prepared.plan = MEGARTP_TRY(prepare_plan(a, run));
   const CpuThreadsOptions options = MEGARTP_TRY(threads_options(a));
   prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, options));
@@ -179,12 +170,22 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
 
 int run_run(RunArgs& a) {
   if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
-  if (a.backend != "cpu-threads" && a.backend != "cpu-reference")
+  if (a.backend != "cpu-threads" && a.backend != "cpu-reference" && !is_launch_backend(a.backend))
     return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)},
                        a.common, "run");
   if (!a.input.empty() && a.sizes_given)
     return print_error(
         Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
+        a.common, "run");
+  if (a.launch_given && !is_launch_backend(a.backend))
+    return print_error(
+        Error{ErrorCode::kInvalidArgument,
+              "run: --edge, --level, --replays and --fuzz go with the backends serial, pdl, dag and cmp"},
+        a.common, "run");
+  if (is_launch_backend(a.backend) && (a.packing_given || a.explore || !a.plan_file.empty()))
+    return print_error(
+        Error{ErrorCode::kInvalidArgument,
+              "run: --plan, --explore, --target, --workers, --packer, --finalizer and --events are for cpu-threads"},
         a.common, "run");
   if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
     return print_error(
@@ -202,6 +203,7 @@ int run_run(RunArgs& a) {
     return print_error(
         Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common,
         "run");
+  if (is_launch_backend(a.backend)) value_or_exit(check_gpu(), a.common, "run");
   // First, so that a bad plan costs no checkpoint.
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
@@ -212,12 +214,23 @@ int run_run(RunArgs& a) {
   glm52::TensorMap tensors;
   const RunReport report = value_or_exit(execute(a, run, tensors), a.common, "run");
   if (!a.output.empty()) value_or_exit(save_run_output(run, tensors, a.keep_intermediates, a.output), a.common, "run");
-  if (a.common.json) {
-    print_json("run", report_json(run, report));
-  } else {
+  Json json;
+  if (a.common.json)
+    json = report_json(run, report);
+  else
     print_report(run, report, a.common);
+  bool replays_agree = true;
+  if (a.replays > 0) {
+    const bench::ReplayReport replays =
+        value_or_exit(replay_backends(run, a.launch, a.replays, a.seed, a.fuzz, a.common), a.common, "run");
+    replays_agree = replays.mismatches.empty();
+    if (a.common.json)
+      json["replays"] = replays_json(replays);
+    else
+      print_replays(replays);
   }
-  return report.passed() ? 0 : exit_code(ErrorCode::kMismatch);
+  if (a.common.json) print_json("run", std::move(json));
+  return report.passed() && replays_agree ? 0 : exit_code(ErrorCode::kMismatch);
 }
 
 void add_schedule_options(CLI::App& app, RunArgs& a) {
@@ -255,7 +268,7 @@ Command add_run_command(CLI::App& root) {
   app->add_option("--output", a.output, "Write the outputs to this safetensors file");
   app->add_option("--plan", a.plan_file, "Run a saved plan instead of making one");
   app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")
-      ->check(CLI::IsMember({"cpu-threads", "cpu-reference"}));
+      ->check(CLI::IsMember({"cpu-threads", "cpu-reference", "serial", "pdl", "dag", "cmp"}));
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
   app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")
       ->capture_default_str();
@@ -263,11 +276,17 @@ Command add_run_command(CLI::App& root) {
       ->check(CLI::Range(1, 3600000));
   app->add_option("--repeat", a.repeat, "Runs")->check(CLI::Range(1, 100000))->capture_default_str();
   add_schedule_options(*app, a);
+  add_launch_options(*app, a.launch);
+  app->add_option("--replays", a.replays,
+                  "GPU: replay serial, pdl, dag and cmp so often on inputs that change and compare them bit for bit")
+      ->check(CLI::Range(0, 10000000));
+  app->add_flag("--fuzz", a.fuzz, "GPU: device code with delays at random places");
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
   app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
   app->footer(
       "Examples:\n"
       "  megartp run glm52-attention-pre --check\n"
+      "  megartp run glm52-attention-pre --backend cmp --check --replays 1000\n"
       "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
   return {app, [args, app] {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
@@ -278,6 +297,9 @@ Command add_run_command(CLI::App& root) {
                                       app->count("--schedulers") + app->count("--interleave-seed") +
                                       app->count("--lose-signals-of") >
                                   0;
+            args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") +
+                                     app->count("--replays") + app->count("--fuzz") >
+                                 0;
             return run_run(*args);
           }};
 }

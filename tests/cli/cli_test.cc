@@ -25,15 +25,15 @@ using Json = nlohmann::json;
 TEST(Cli, HelpNamesEveryCommandAndTheExitCodes) {
   const CliResult r = run_cli("--help");
   EXPECT_EQ(r.exit_code, 0);
-  for (const char* word : {"run", "plan", "graph", "disasm", "explain-fault", "weights", "ops", "doctor", "version",
-                           "completion", "Exit codes"})
+  for (const char* word : {"run", "plan", "graph", "launch", "bench", "disasm", "explain-fault", "weights", "ops",
+                           "doctor", "version", "completion", "Exit codes"})
     EXPECT_THAT(r.out, HasSubstr(word));
   EXPECT_THAT(r.err, IsEmpty());
 }
 
 TEST(Cli, EveryCommandHasHelp) {
-  for (const char* command : {"run", "plan", "plan diff", "graph", "disasm", "explain-fault", "weights synth",
-                              "weights inspect", "ops", "doctor", "version", "completion"})
+  for (const char* command : {"run", "plan", "plan diff", "graph", "launch", "bench", "disasm", "explain-fault",
+                              "weights synth", "weights inspect", "ops", "doctor", "version", "completion"})
     EXPECT_EQ(run_cli(fmt::format("{} --help", command)).exit_code, 0) << command;
 }
 

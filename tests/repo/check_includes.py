@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Includes point one way.
 
-    base <- abi <- graph <- ops <- lowering <- plan, launch <- verify <- backends <- trace, bench <- cli
+    base <- abi <- graph <- ops <- lowering <- plan <- verify <- launch <- codegen <- backends <- trace, bench <- cli
     partition stands on lowering, beside plan; only cli includes it.
     io stands on base; models may use graph, ops, lowering, plan, backends and io.
 
@@ -18,20 +18,22 @@ import sys
 from repo_files import read_text, repo_files, report
 
 CHAIN = ["base", "abi", "graph", "ops", "lowering"]
-BELOW_BACKENDS = CHAIN + ["plan", "launch"]
-BELOW_TOOLS = BELOW_BACKENDS + ["verify", "backends"]
+BELOW_VERIFY = CHAIN + ["plan"]
+BELOW_BACKENDS = BELOW_VERIFY + ["verify", "launch"]
+BELOW_TOOLS = BELOW_BACKENDS + ["codegen", "backends"]
 ALLOWED = {
     "base": [],
     "abi": ["base"],
     "graph": ["base", "abi"],
-    "ops": ["base", "abi", "graph"],
+    "ops": ["base", "abi", "graph", "device"],
     "lowering": ["base", "abi", "graph", "ops"],
     "plan": CHAIN,
-    "launch": CHAIN,
+    # The prover decides which edges a launch plan may have.
+    "launch": BELOW_VERIFY + ["verify"],
     "partition": CHAIN,
     # No backend runs a plan that is not proved: verify stands below them.
-    "verify": BELOW_BACKENDS,
-    "backends": BELOW_BACKENDS + ["verify"],
+    "verify": BELOW_VERIFY,
+    "backends": BELOW_BACKENDS + ["codegen"],
     "trace": BELOW_TOOLS,
     "io": ["base"],
     "models": BELOW_TOOLS + ["io"],

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "device/frame.cuh"
-#include "device/numeric.cuh"
+#include "ops/common/device/absorb.cuh"
 
 namespace megartp::device {
 
@@ -18,14 +18,6 @@ struct HeadGateParams {
   uint32_t heads;
   uint32_t hidden;  // a multiple of 8
 };
-
-// d += a (16 x 16, rows m) * b (16 x 8), BF16.
-__device__ inline void mma_bf16(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 // Grid: slices, M tiles of 16. A warp for every 8 heads.
 template <int kThreads, int kWait>
@@ -56,8 +48,8 @@ __global__ void __launch_bounds__(kThreads) head_gate(const __grid_constant__ He
   float d[4] = {};
 #pragma unroll
   for (int c = 0; c < 4; ++c) {
-    mma_bf16(d, low[c].x, high[c].x, low[c].y, high[c].y, b[c].x, b[c].y);
-    mma_bf16(d, low[c].z, high[c].z, low[c].w, high[c].w, b[c].z, b[c].w);
+    mma_bf16_16x8(d, low[c].x, high[c].x, low[c].y, high[c].y, b[c].x, b[c].y);
+    mma_bf16_16x8(d, low[c].z, high[c].z, low[c].w, high[c].w, b[c].z, b[c].w);
   }
   const uint32_t column = threadIdx.x / 32 * 8 + q * 2;
 #pragma unroll

@@ -40,7 +40,8 @@ struct ScoreSmem {
   uint64_t* full;   // stages, then q
   uint64_t* empty;
   uint32_t* is_there;  // stages: 0 for a page outside the cache
-  static constexpr uint32_t kBytes = 1024 + kScorePairs * 128 + kScoreStages * (8192 + 256) + 256;
+  float2* weights;     // of pairs of pairs
+  static constexpr uint32_t kBytes = 1024 + kScorePairs * 128 + kScoreStages * (8192 + 256) + 256 + kScorePairs * 4;
   __device__ explicit ScoreSmem(uint8_t* dynamic) {
     q = dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U);
     keys = q + kScorePairs * 128;
@@ -48,14 +49,48 @@ struct ScoreSmem {
     full = reinterpret_cast<uint64_t*>(scales + kScoreStages * 64);
     empty = full + kScoreStages + 1;
     is_there = reinterpret_cast<uint32_t*>(empty + kScoreStages);
+    weights = reinterpret_cast<float2*>(reinterpret_cast<uint8_t*>(full) + 256);
   }
 };
 
 inline constexpr int kScoreThreads = 160;  // a consumer warpgroup, a loader warp
 
+// Adds what the four lanes of a key have and stores the sums of tokens q, q + 4, ...: lanes exchange halves, so that each ends up with the
+// tokens that it stores. `position` is that of the lane's first key; the second is 8 further.
+template <int kTokens>
+__device__ inline void store_scores(const IndexerScoreParams& p, const float (&sums)[kTokens][2], const float (&scale)[2], bool is_there,
+                                    uint32_t position, uint32_t row_begin, uint32_t row_count,
+                                    const int32_t (&visible)[(kTokens + 3) / 4]) {
+  const uint32_t q = lane_index() % 4;
+  const bool is_odd = (q & 1) != 0;
+  const bool is_high = (q & 2) != 0;
+#pragma unroll
+  for (int group = 0; group < (kTokens + 3) / 4; ++group) {
+    float v[2];
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      float s[4];
+#pragma unroll
+      for (int t = 0; t < 4; ++t) s[t] = group * 4 + t < kTokens ? sums[(group * 4 + t) % kTokens][r] : 0.0F;
+      const float low = (is_odd ? s[1] : s[0]) + __shfl_xor_sync(0xffffffffU, is_odd ? s[0] : s[1], 1);
+      const float high = (is_odd ? s[3] : s[2]) + __shfl_xor_sync(0xffffffffU, is_odd ? s[2] : s[3], 1);
+      v[r] = (is_high ? high : low) + __shfl_xor_sync(0xffffffffU, is_high ? low : high, 2);
+    }
+    const uint32_t token = group * 4 + q;
+    if (token >= row_count || token >= kTokens) continue;
+    float* out = p.logits + uint64_t{row_begin + token} * p.columns;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const uint32_t at = position + 8 * r;
+      if (at < p.columns)
+        out[at] = is_there && static_cast<int32_t>(at) < visible[group] ? v[r] * scale[r] : -__int_as_float(0x7f800000);
+    }
+  }
+}
+
 // Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128.
 template <int kHeads, int kWait>
-__global__ void __launch_bounds__(kScoreThreads, 3) indexer_score(const __grid_constant__ IndexerScoreParams p) {
+__global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_constant__ IndexerScoreParams p) {
   constexpr int kTokens = kScorePairs / kHeads;
   extern __shared__ uint8_t dynamic[];
   const ScoreSmem smem(dynamic);
@@ -130,15 +165,16 @@ __global__ void __launch_bounds__(kScoreThreads, 3) indexer_score(const __grid_c
     const uint32_t q = lane % 4;
     const uint32_t key = warp_index() * 16 + lane / 4;
     frame.wait_inputs();
-    float w[kScorePairs / 8][2];
-#pragma unroll
-    for (int j = 0; j < kScorePairs / 8; ++j) {
-      const uint32_t pair = 8 * j + 2 * q;
-      const bool is_there = pair / kHeads < row_count;
-      const uint2 v = is_there ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads + pair)) : uint2{};
-      w[j][0] = __uint_as_float(v.x);
-      w[j][1] = __uint_as_float(v.y);
+    if (threadIdx.x < kScorePairs / 2) {
+      const bool is_there = threadIdx.x * 2 / kHeads < row_count;
+      const uint2 v = is_there ? load_global(reinterpret_cast<const uint2*>(p.weights + row_begin * kHeads) + threadIdx.x) : uint2{};
+      smem.weights[threadIdx.x] = float2{__uint_as_float(v.x), __uint_as_float(v.y)};
     }
+    named_barrier(1, 128);
+    // Lengths of the tokens that this lane stores.
+    int32_t visible[(kTokens + 3) / 4];
+#pragma unroll
+    for (int i = 0; i < (kTokens + 3) / 4; ++i) visible[i] = __shfl_sync(0xffffffffU, length, i * 4 + q);
     if (first_page < visible_pages) mbarrier_wait(&smem.full[kScoreStages], 0);
     frame.mark(0);
     for (uint32_t i = 0; first_page + i < page_end; ++i) {
@@ -166,26 +202,14 @@ __global__ void __launch_bounds__(kScoreThreads, 3) indexer_score(const __grid_c
 #pragma unroll
         for (int j = 0; j < kScorePairs / 8; ++j) {
           const int t = j * 8 / kHeads;
-          sums[t][0] = fmaf(w[j][0], fmaxf(d[4 * j], 0.0F), sums[t][0]);
-          sums[t][0] = fmaf(w[j][1], fmaxf(d[4 * j + 1], 0.0F), sums[t][0]);
-          sums[t][1] = fmaf(w[j][0], fmaxf(d[4 * j + 2], 0.0F), sums[t][1]);
-          sums[t][1] = fmaf(w[j][1], fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
+          const float2 w = smem.weights[4 * j + q];
+          sums[t][0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[t][0]);
+          sums[t][0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[t][0]);
+          sums[t][1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[t][1]);
+          sums[t][1] = fmaf(w.y, fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
         }
       }
-#pragma unroll
-      for (int t = 0; t < kTokens; ++t) {
-        const int32_t visible = __shfl_sync(0xffffffffU, length, t);
-#pragma unroll
-        for (int r = 0; r < 2; ++r) {
-          float v = sums[t][r];
-          v += __shfl_xor_sync(0xffffffffU, v, 1);
-          v += __shfl_xor_sync(0xffffffffU, v, 2);
-          const uint32_t position = page_index * 64 + key + 8 * r;
-          if (t % 4 == q && t < row_count && position < p.columns)
-            p.logits[uint64_t{row_begin + t} * p.columns + position] =
-                is_there && static_cast<int32_t>(position) < visible ? v * scale[r] : -__int_as_float(0x7f800000);
-        }
-      }
+      store_scores<kTokens>(p, sums, scale, is_there, page_index * 64 + key, row_begin, row_count, visible);
     }
   }
 }

@@ -36,7 +36,7 @@ struct MainQSmem {
 
 // Grid: N tiles, M tiles.
 template <class S, int kWait>
-__global__ void __launch_bounds__(S::kThreads) main_q(const __grid_constant__ MainQParams p) {
+__global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(const __grid_constant__ MainQParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, p.k_blocks);
   const KernelFrame<kWait> frame;

@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Checks and times attention-pre on this machine's GPU; builds nothing. A few minutes.
+#
+#   bench/device/attention_pre.sh MEGARTP [OUT] [REPLAYS]
+#
+# MEGARTP is the tool, OUT a folder for results (default: ./device-results), REPLAYS the number of replays that are compared bit for bit
+# (default 10000). Every step's output goes to a file in OUT and to stdout. Exit status 1 when a step failed.
+set -uo pipefail
+
+if [[ $# -lt 1 || $# -gt 3 ]]; then
+  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+  exit 2
+fi
+megartp=$1
+out=${2:-device-results}
+replays=${3:-10000}
+model=glm52-attention-pre
+mkdir -p "$out" || exit 5
+failed=()
+
+# step NAME COMMAND...: its output is kept; a status other than 0 is remembered.
+step() {
+  local name=$1 status
+  shift
+  printf '\n== %s: %s\n' "$name" "$*"
+  "$@" 2>&1 | tee "$out/$name.txt"
+  status=${PIPESTATUS[0]}
+  if [[ $status -ne 0 ]]; then
+    printf '== %s: exit status %s\n' "$name" "$status"
+    failed+=("$name")
+  fi
+}
+
+# --- is it right?
+step doctor "$megartp" doctor
+for backend in serial pdl dag cmp; do
+  step "check_$backend" "$megartp" run "$model" --backend "$backend" --check
+done
+# Ragged and small batches, one request and several.
+for sizes in '1 1 1' '3 200 1' '5 70 3' '33 2049 3' '64 8192 2' '256 8192 4'; do
+  read -r m kv requests <<< "$sizes"
+  step "check_m${m}_kv${kv}_r${requests}" "$megartp" run "$model" --backend cmp --check --m "$m" --kv "$kv" --requests "$requests"
+done
+step replays "$megartp" run "$model" --backend cmp --replays "$replays" --no-progress
+step replays_fuzz "$megartp" run "$model" --backend cmp --fuzz --replays "$((replays / 10))" --no-progress
+step replays_m33 "$megartp" run "$model" --backend cmp --m 33 --kv 2049 --requests 3 --replays "$((replays / 10))" --no-progress
+if command -v compute-sanitizer > /dev/null; then
+  for tool in memcheck racecheck; do
+    step "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$megartp" run "$model" --backend cmp --m 3 --kv 200 \
+      --requests 1
+  done
+fi
+
+# --- how fast?
+step bench_main "$megartp" bench "$model" --repeat 500
+step bench_main_json "$megartp" bench "$model" --repeat 500 --json
+step bench_sweep "$megartp" bench "$model" --m 1,4,16,64,128,256 --kv 2048,8192,32768 --repeat 100 --no-same
+step bench_long "$megartp" bench "$model" --m 1,16,256 --kv 131072 --repeat 50 --copies 3 --no-same
+step bench_ablation "$megartp" bench "$model" --ablation --repeat 300
+step bench_growing "$megartp" bench "$model" --growing --backends serial,cmp --repeat 200 --no-same
+step bench_pdl "$megartp" bench "$model" --pdl-case 1 --pdl-case 2 --repeat 200 --no-same
+step bench_tune "$megartp" bench "$model" --tune-edges --repeat 200 --no-progress
+
+printf '\n'
+if [[ ${#failed[@]} -ne 0 ]]; then
+  printf 'failed: %s\n' "${failed[*]}"
+  exit 1
+fi
+printf 'all steps passed\n'

@@ -1,0 +1,134 @@
+#include "bench/cuda_timer.h"
+
+#include <fmt/format.h>
+
+namespace megartp::bench {
+
+using cuda_graph::CudaGraphExecutable;
+using cuda_graph::LoadedCode;
+
+struct CudaTimer::Prepared {
+  std::shared_ptr<const LaunchPlan> plan;
+  std::vector<std::unique_ptr<CudaGraphExecutable>> executables;  // one a copy
+  bool is_small = false;                                          // all copies together may stay in L2
+};
+
+CudaTimer::CudaTimer(const glm52::Config& config, const glm52::Options& options, int64_t layer, glm52::Weights weights,
+                     const CudaTimerOptions& timer_options)
+    : config_(config),
+      options_(options),
+      graph_(glm52::attention_pre_graph(config, options, layer)),
+      weights_(std::move(weights)),
+      timer_options_(timer_options) {}
+
+Result<std::unique_ptr<CudaTimer>> CudaTimer::create(const glm52::Config& config, const glm52::Options& options,
+                                                     int64_t layer, glm52::Weights weights,
+                                                     const CudaTimerOptions& timer_options,
+                                                     std::shared_ptr<const cuda::Context> context) {
+  if (!context) context = MEGARTP_TRY(cuda::Context::open(*MEGARTP_TRY(cuda::driver())));
+  std::unique_ptr<CudaTimer> timer(new CudaTimer(config, options, layer, std::move(weights), timer_options));
+  MEGARTP_TRY(Status(timer->graph_.status()));
+  timer->context_ = std::move(context);
+  timer->frame_ = MEGARTP_TRY(CudaFrame::create(timer->context_));
+  timer->copies_ = std::make_unique<WeightCopies>(timer->context_, timer->weights_, timer_options.num_copies);
+  return timer;
+}
+
+Result<const glm52::Inputs*> CudaTimer::inputs_of(const Batch& batch) {
+  const std::tuple key(batch.m, batch.kv, batch.requests);
+  const auto it = inputs_.find(key);
+  if (it != inputs_.end()) return &it->second;
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(batch.m, batch.kv, batch.requests));
+  glm52::Inputs inputs = MEGARTP_TRY(glm52::synth_inputs(config_, options_, shapes, timer_options_.seed));
+  return &(inputs_[key] = std::move(inputs));
+}
+
+Result<LaunchPlan> CudaTimer::plan(const BenchCase& c) const {
+  LaunchOptions options = c.launch;
+  options.target.num_sms = static_cast<uint32_t>(context_->info().num_sms);
+  options.target.smem_per_cta = context_->info().smem_per_cta;
+  return build_launch_plan(graph_, MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests)), options);
+}
+
+Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
+  Prepared p;
+  p.plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(plan(c)));
+  const std::shared_ptr<const LoadedCode> code =
+      MEGARTP_TRY(LoadedCode::load(context_, *p.plan, timer_options_.compile));
+  const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
+  for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {
+    auto exec = MEGARTP_TRY(CudaGraphExecutable::create(p.plan, code));
+    MEGARTP_TRY(copies_->bind(*exec, i));
+    for (const auto& [name, buffer] : inputs.tensors) {
+      const cuda_graph::DeviceTensor* t = exec->tensors().find(name);
+      if (t != nullptr && t->is_used())
+        MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
+    }
+    MEGARTP_TRY(exec->allocate_unbound());
+    MEGARTP_TRY(exec->prepare());
+    p.executables.push_back(std::move(exec));
+  }
+  p.is_small = p.plan->num_bytes() * timer_options_.num_copies < 2 * context_->info().l2_bytes;
+  return p;
+}
+
+Result<std::vector<double>> CudaTimer::time_cold(const Prepared& p) {
+  return frame_->time(
+      timer_options_.num_samples, timer_options_.num_warm_up,
+      [&](size_t i, cuda::StreamHandle stream) { return p.executables[i % p.executables.size()]->run(stream); },
+      p.is_small);
+}
+
+Result<BenchRow> CudaTimer::time_prepared(const BenchCase& c, const Prepared& p) {
+  BenchRow row;
+  row.group = c.group;
+  row.name = c.name;
+  row.batch = c.batch;
+  row.num_kernels = static_cast<uint32_t>(p.plan->kernels.size());
+  row.num_bytes = p.plan->num_bytes();
+  row.cold = summarize(MEGARTP_TRY(time_cold(p)));
+  if (timer_options_.with_same)
+    row.same = summarize(
+        MEGARTP_TRY(frame_->time(timer_options_.num_samples, timer_options_.num_warm_up,
+                                 [&](size_t, cuda::StreamHandle stream) { return p.executables[0]->run(stream); })));
+  if (!timer_options_.with_read || row.num_bytes == 0) return row;
+  const auto it = read_us_.find(row.num_bytes);
+  if (it != read_us_.end()) {
+    row.read_us = it->second;
+  } else {
+    const uint64_t cold_bytes = std::max(row.num_bytes * timer_options_.num_copies, 4 * context_->info().l2_bytes);
+    row.read_us = MEGARTP_TRY(frame_->read(row.num_bytes, cold_bytes, timer_options_.num_samples))
+    .median;
+    read_us_[row.num_bytes] = row.read_us;
+  }
+  return row;
+}
+
+Result<BenchRow> CudaTimer::time(const BenchCase& c) {
+  auto prepared = prepare(c);
+  auto row = prepared ? time_prepared(c, *prepared) : Result<BenchRow>(tl::unexpected(prepared.error()));
+  if (!row) return tl::unexpected(std::move(row).error().with("case", fmt::format("{}, {}", c.group, c.name)));
+  return row;
+}
+
+Result<double> CudaTimer::quick_us(const BenchCase& c) {
+  const Prepared p = MEGARTP_TRY(prepare(c));
+  return summarize(MEGARTP_TRY(time_cold(p))).median;
+}
+
+Status CudaTimer::fill_head(BenchReport& report) {
+  const cuda::DeviceInfo& info = context_->info();
+  int version = 0;
+  MEGARTP_CUDA_TRY(context_->api(), driver_get_version(&version));
+  report.model = graph_.name();
+  report.device = info.name;
+  report.driver = "CUDA " + cuda::version_text(version);
+  report.num_copies = timer_options_.num_copies;
+  report.l2_bytes = info.l2_bytes;
+  report.weight_bytes = copies_->bytes_per_copy();
+  report.offset = MEGARTP_TRY(frame_->offset(timer_options_.num_samples));
+  report.empty = MEGARTP_TRY(frame_->empty(timer_options_.num_samples));
+  return {};
+}
+
+}  // namespace megartp::bench

@@ -1,0 +1,180 @@
+// Whole benchmark runs on a driver that only pretends, with kernels that do nothing: what is made, bound and launched.
+// Needs NVRTC, no GPU.
+#include "bench/cuda_timer.h"
+
+#include <stdlib.h>
+#include <array>
+#include <filesystem>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bench/edge_tuning.h"
+#include "bench/replay_check.h"
+#include "launch/fake_families.h"
+#include "support/fake_driver.h"
+
+namespace megartp::bench {
+namespace {
+
+using megartp::test::FakeDriver;
+
+constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
+
+glm52::Config small_config() {
+  glm52::Config c;
+  c.hidden_size = 512;
+  c.q_lora_rank = 256;
+  c.kv_lora_rank = 128;
+  c.num_attention_heads = 4;
+  c.qk_nope_head_dim = 192;
+  c.v_head_dim = 64;
+  c.index_n_heads = 4;
+  return c;
+}
+
+class CudaTimerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    headers_ = {{{"fake.cuh", test::kFakeHeader}}};
+    compile_.headers = headers_;
+    std::string pattern = (std::filesystem::temp_directory_path() / "megartp_bench_XXXXXX").string();
+    folder_ = mkdtemp(pattern.data());
+    const std::string path = folder_ + "/weights.safetensors";
+    ASSERT_TRUE(glm52::synth_weights(small_config(), {6}, 1, path));
+    auto weights = glm52::load_weights(small_config(), 6, path);
+    ASSERT_TRUE(weights) << weights.error().to_string();
+    weights_ = std::move(*weights);
+    base_.find_family = families_.finder();
+    if (!teach_driver()) GTEST_SKIP() << "NVRTC is missing";
+    context_ = *cuda::Context::open(fake_.api());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // Tells the driver names and parameter sizes of all kernels that may be loaded.
+  bool teach_driver() {
+    std::vector<codegen::KernelRequest> requests = frame_kernels();
+    requests.push_back(compare_kernel());
+    const OpGraph graph = glm52::attention_pre_graph(small_config(), {}, 6);
+    const LaunchPlan plan = *build_launch_plan(graph, *glm52::decode_shapes(3, 70, 1), base_);
+    for (const LaunchKernel& k : plan.kernels)
+      for (const DeviceWait wait : {DeviceWait::kEntry, DeviceWait::kPrologue, DeviceWait::kPrefetch})
+        requests.push_back(codegen::kernel_request(k.kernel, wait));
+    const auto compiled = codegen::compile_kernels(requests, compile_);
+    if (!compiled) {
+      EXPECT_EQ(compiled.error().code, ErrorCode::kUnsupported) << compiled.error().details;
+      return false;
+    }
+    for (size_t i = 0; i < requests.size(); ++i)
+      fake_.param_bytes[compiled->kernels[compiled->index_of_request[i]].symbol] = requests[i].param_bytes;
+    return true;
+  }
+
+  std::unique_ptr<CudaTimer> make_timer() {
+    CudaTimerOptions options;
+    options.num_copies = 3;
+    options.num_samples = 7;
+    options.num_warm_up = 2;
+    options.compile = compile_;
+    auto timer = CudaTimer::create(small_config(), {}, 6, weights_, options, context_);
+    EXPECT_TRUE(timer) << timer.error().to_string();
+    return timer ? std::move(*timer) : nullptr;
+  }
+
+  FakeDriver fake_;
+  std::shared_ptr<const cuda::Context> context_;
+  std::array<codegen::SourceHeader, 1> headers_;
+  codegen::CompileOptions compile_;
+  test::FakeFamilies families_;
+  LaunchOptions base_;
+  glm52::Weights weights_;
+  std::string folder_;
+};
+
+TEST_F(CudaTimerTest, TimesEveryBackendAndReleasesEverything) {
+  {
+    const auto timer = make_timer();
+    ASSERT_NE(timer, nullptr);
+    const Batch batches[] = {{3, 70, 1}, {4, 200, 2}};
+    for (const BenchCase& c : backend_cases(kModes, batches, base_)) {
+      fake_.launches.clear();
+      const auto row = timer->time(c);
+      ASSERT_TRUE(row) << row.error().to_string() << row.error().details;
+      EXPECT_EQ(row->name, to_string(c.launch.mode));
+      EXPECT_EQ(row->cold.n, 7U);
+      EXPECT_EQ(row->same->n, 7U);
+      EXPECT_EQ(row->num_kernels, 9U);
+      EXPECT_GT(row->num_bytes, 0U);
+      EXPECT_GT(row->read_us, 0);
+      ASSERT_GE(fake_.launches.size(), 18U);
+      // Cold ones rotate over the copies, the others stay with the first.
+      for (size_t i = 3; i < 9; ++i) EXPECT_EQ(fake_.launches[i], fake_.launches[i - 3]);
+      EXPECT_EQ(std::set(fake_.launches.begin(), fake_.launches.begin() + 9).size(), 3U);
+      for (size_t i = 9; i < 18; ++i) EXPECT_EQ(fake_.launches[i], fake_.launches[0]);
+    }
+    BenchReport report;
+    EXPECT_TRUE(timer->fill_head(report));
+    EXPECT_EQ(report.num_copies, 3U);
+    EXPECT_GT(report.weight_bytes, 0U);
+  }
+  context_.reset();
+  EXPECT_EQ(fake_.num_alive(), 0U);
+}
+
+TEST_F(CudaTimerTest, PartsOfTheGraphAndSingleEdges) {
+  const auto timer = make_timer();
+  ASSERT_NE(timer, nullptr);
+  constexpr int64_t kRows[] = {1, 3};
+  const Batch batch{3, 70, 1};
+  BenchCase whole;
+  whole.batch = batch;
+  whole.launch = base_;
+  const LaunchPlan plan = *timer->plan(whole);
+  std::vector<BenchCase> cases = growing_cases(timer->graph(), LaunchMode::kCmp, batch, base_);
+  for (const int which : {1, 2})
+    for (BenchCase& c : pdl_cases(which, *find_pdl_edge(timer->graph(), plan, which), kRows, batch)) {
+      c.launch.find_family = base_.find_family;
+      cases.push_back(c);
+    }
+  for (const BenchCase& c : cases) {
+    const auto row = timer->time(c);
+    EXPECT_TRUE(row) << c.group << ": " << row.error().to_string() << row.error().details;
+  }
+}
+
+TEST_F(CudaTimerTest, TunesEdges) {
+  const auto timer = make_timer();
+  ASSERT_NE(timer, nullptr);
+  BenchCase c;
+  c.batch = {3, 70, 1};
+  c.launch = base_;
+  const auto result = tune_edges(*timer->plan(c), [&](const EdgeLevels& levels) {
+    c.launch.levels = levels;
+    return timer->quick_us(c);
+  });
+  ASSERT_TRUE(result) << result.error().to_string();
+  EXPECT_EQ(result->start_us, result->us) << "all times are the same here";
+}
+
+TEST_F(CudaTimerTest, ReplaysOfAllBackendsAreCompared) {
+  const ShapeEnv shapes = *glm52::decode_shapes(3, 70, 1);
+  auto inputs = glm52::synth_inputs(small_config(), {}, shapes, 1);
+  ASSERT_TRUE(inputs);
+  const auto run = glm52::make_layer_run(small_config(), {}, 6, std::move(*inputs), weights_);
+  ASSERT_TRUE(run) << run.error().to_string();
+  ReplayOptions options;
+  options.launch = base_;
+  options.num_replays = 5;
+  options.compile = compile_;
+  const auto report = check_replays(*run, kModes, options, context_);
+  ASSERT_TRUE(report) << report.error().to_string() << report.error().details;
+  EXPECT_EQ(report->num_replays, 5U);
+  EXPECT_EQ(report->backends.size(), 4U);
+  EXPECT_THAT(report->tensors, testing::IsSupersetOf({"q_out", "logits", "index_k_cache", "mla_kv_cache"}));
+  EXPECT_TRUE(report->mismatches.empty());
+  EXPECT_EQ(fake_.launches.size(), 20U);
+}
+
+}  // namespace
+}  // namespace megartp::bench

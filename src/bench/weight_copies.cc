@@ -1,0 +1,69 @@
+#include "bench/weight_copies.h"
+
+#include "backends/cuda_graph/weight_packing.h"
+
+namespace megartp::bench {
+
+WeightCopies::~WeightCopies() {
+  if (!context_) return;  // moved from
+  const cuda::Context::Scope scope(*context_);
+  plain_.clear();
+  packed_.clear();
+}
+
+Result<WeightCopies::Copies> WeightCopies::upload(std::span<const std::byte> data) {
+  const cuda::DriverApi& api = context_->api();
+  Copies copies;
+  for (uint32_t i = 0; i < num_copies_; ++i) {
+    copies.push_back(MEGARTP_TRY(cuda::DeviceBuffer::allocate(api, data.size())));
+    MEGARTP_CUDA_TRY(api, memcpy_htod(copies.back().get(), data.data(), data.size()));
+  }
+  return copies;
+}
+
+Result<const WeightCopies::Copies*> WeightCopies::plain(const std::string& name) {
+  const auto it = plain_.find(name);
+  if (it != plain_.end()) return &it->second;
+  const glm52::Weights::Item* item = weights_->find(name);
+  if (item == nullptr) return make_error(ErrorCode::kNotFound, "the checkpoint has no weight '" + name + "'");
+  return &(plain_[name] = MEGARTP_TRY(upload({item->data, item->num_bytes})));
+}
+
+Result<const WeightCopies::Copies*> WeightCopies::packed(const std::string& name, int64_t n, int64_t k) {
+  const auto it = packed_.find(name);
+  if (it != packed_.end()) return &it->second;
+  const glm52::Weights::Item* item = weights_->find(name);
+  if (item == nullptr) return make_error(ErrorCode::kNotFound, "the checkpoint has no weight '" + name + "'");
+  std::vector<std::byte> bytes(cuda_graph::packed_weight_bytes(n, k));
+  MEGARTP_TRY(cuda_graph::pack_weight({item->data, item->num_bytes}, n, k, bytes));
+  return &(packed_[name] = MEGARTP_TRY(upload(bytes)));
+}
+
+Status WeightCopies::bind(cuda_graph::CudaGraphExecutable& executable, uint32_t i) {
+  const cuda::Context::Scope scope(*context_);
+  const LaunchPlan& plan = executable.plan();
+  for (TensorId id = 0; id < plan.num_graph_tensors; ++id) {
+    const ConcreteTensor& t = plan.tensors[id];
+    if (t.storage != Storage::kWeight) continue;
+    const cuda_graph::DeviceTensor* device = executable.tensors().find(t.name);
+    if (device == nullptr || !device->is_used()) continue;
+    if (device->is_used_plain) {
+      const Copies& copies = *MEGARTP_TRY(plain(t.name));
+      MEGARTP_TRY(executable.bind(t.name, copies[i].get(), copies[i].size()));
+    }
+    if (device->num_packed_bytes > 0) {
+      const Copies& copies = *MEGARTP_TRY(packed(t.name, t.dims[0], t.dims[1]));
+      MEGARTP_TRY(executable.bind_packed(t.name, copies[i].get(), copies[i].size()));
+    }
+  }
+  return {};
+}
+
+uint64_t WeightCopies::bytes_per_copy() const {
+  uint64_t bytes = 0;
+  for (const auto* map : {&plain_, &packed_})
+    for (const auto& [name, copies] : *map) bytes += copies.front().size();
+  return bytes;
+}
+
+}  // namespace megartp::bench

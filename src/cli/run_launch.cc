@@ -1,0 +1,74 @@
+#include "cli/run_launch.h"
+
+#include <iostream>
+
+#include <fmt/format.h>
+
+#include "backends/cuda_common/driver.h"
+#include "backends/cuda_graph/host_executable.h"
+#include "launch/launch_text.h"
+
+namespace megartp::cli {
+namespace {
+
+constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
+
+}  // namespace
+
+bool is_launch_backend(std::string_view backend) { return parse_launch_mode(backend).has_value(); }
+
+Status check_gpu() {
+  const cuda::DriverApi* api = MEGARTP_TRY(cuda::driver());
+  MEGARTP_TRY(cuda::device_info(*api, 0));
+  return {};
+}
+
+Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
+                                                   const LaunchArgs& args, bool fuzz, const CommonOptions& common) {
+  LaunchOptions options = MEGARTP_TRY(to_launch_options(args));
+  options.mode = MEGARTP_TRY(parse_launch_mode(backend));
+  const cuda::DeviceInfo gpu = MEGARTP_TRY(cuda::device_info(*MEGARTP_TRY(cuda::driver()), 0));
+  options.target = {static_cast<uint32_t>(gpu.num_sms), gpu.smem_per_cta};
+  auto plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run.graph, run.inputs.shapes, options)));
+  if (common.verbose) std::cerr << explain(*plan);
+  CudaGraphOptions host;
+  if (fuzz) host.compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
+  return prepare_cuda_graph(std::move(plan), host);
+}
+
+Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& args, int64_t num_replays,
+                                            uint64_t seed, bool fuzz, const CommonOptions& common) {
+  bench::ReplayOptions options;
+  options.launch = MEGARTP_TRY(to_launch_options(args));
+  // Edges are set for one mode; the others do not have them.
+  options.launch.levels.clear();
+  options.num_replays = static_cast<uint64_t>(num_replays);
+  options.seed = seed;
+  options.with_fuzz = fuzz;
+  ProgressBar bar("replays", common);
+  options.progress = [&bar](uint64_t done, uint64_t total) { bar.update(done, total); };
+  return bench::check_replays(run, kModes, options);
+}
+
+Json replays_json(const bench::ReplayReport& report) {
+  Json j{{"backends", report.backends}, {"tensors", report.tensors}, {"replays", report.num_replays}};
+  j["mismatches"] = Json::array();
+  for (const bench::ReplayMismatch& m : report.mismatches)
+    j["mismatches"].push_back({{"replay", m.replay},
+                               {"backend", m.backend},
+                               {"tensor", m.tensor},
+                               {"words", m.num_words},
+                               {"first_word", m.first_word}});
+  return j;
+}
+
+void print_replays(const bench::ReplayReport& report) {
+  for (const bench::ReplayMismatch& m : report.mismatches)
+    std::cout << fmt::format("replay {}: {} differs from {} in {} words of '{}', the first at word {}\n", m.replay,
+                             m.backend, report.backends.front(), m.num_words, m.tensor, m.first_word);
+  std::cout << fmt::format("{} replays with changed inputs of {}: {}\n", report.num_replays,
+                           fmt::join(report.backends, ", "),
+                           report.mismatches.empty() ? "the same bits in every output" : "they differ");
+}
+
+}  // namespace megartp::cli

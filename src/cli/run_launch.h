@@ -1,0 +1,24 @@
+// What `megartp run` does for the backends that are CUDA graphs: serial, pdl, dag, cmp.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/replay_check.h"
+#include "cli/launch_options.h"
+#include "models/glm52/layer_run.h"
+
+namespace megartp::cli {
+
+bool is_launch_backend(std::string_view backend);
+// kUnsupported, with a sentence that says what is missing, where no GPU can be used.
+Status check_gpu();
+Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
+                                                   const LaunchArgs& args, bool fuzz, const CommonOptions& common);
+// All four backends against each other.
+Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& args, int64_t num_replays,
+                                            uint64_t seed, bool fuzz, const CommonOptions& common);
+Json replays_json(const bench::ReplayReport& report);
+void print_replays(const bench::ReplayReport& report);
+
+}  // namespace megartp::cli
