@@ -1,5 +1,5 @@
-// CUDA's words on the host, enough for the generic kernels: a CTA is a set of fibers on one thread that switch at barriers and shuffles.
-// Slow, deterministic, and no test of races: it shows what a kernel computes.
+// CUDA's words on the host, enough for the generic kernels: a CTA is a set of fibers on one thread that switch at
+// barriers and shuffles. Slow, deterministic, and no test of races: it shows what a kernel computes.
 #pragma once
 
 #include <ucontext.h>
@@ -155,7 +155,9 @@ inline void Cta::launch(Index size, uint32_t block, const std::function<void()>&
 #define gridDim (emulate::Cta::get().grid)
 
 inline void __syncthreads() { emulate::Cta::get().barrier(); }
-inline float __shfl_xor_sync(uint32_t, float v, int mask) { return emulate::Cta::get().exchange(v, static_cast<uint32_t>(mask)); }
+inline float __shfl_xor_sync(uint32_t, float v, int mask) {
+  return emulate::Cta::get().exchange(v, static_cast<uint32_t>(mask));
+}
 inline uint32_t __float_as_uint(float v) { return __builtin_bit_cast(uint32_t, v); }
 inline float __uint_as_float(uint32_t v) { return __builtin_bit_cast(float, v); }
 inline float __int_as_float(int32_t v) { return __builtin_bit_cast(float, v); }
