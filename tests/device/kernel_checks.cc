@@ -227,7 +227,7 @@ std::string compile_source(const std::vector<DeviceKernel>& kernels) {
     text += shape_checks(k);
     if (k.header == "ops/indexer_score/device/indexer_score.cuh")
       text += fmt::format(
-          "static_assert(megartp::device::ScoreSmem::kBytes == {} && megartp::device::kScoreThreads == {});\n"
+          "static_assert(megartp::device::kScoreSmemBytes == {} && megartp::device::kScoreThreads == {});\n"
           "static_assert(sizeof(P::inline_blocks) == 4 * 16);\n",
           k.smem_bytes, k.block);
     text += "}\n";

@@ -38,7 +38,9 @@ __global__ void __launch_bounds__(kGenericThreads) indexer_k_generic(const __gri
     const int32_t position = p.positions[m];
     const int32_t slot = p.slot_mapping[m];
     // As on the CPU: a row whose position or slot is out of range is dropped.
-    if (position < 0 || position >= p.num_positions || slot < 0 || slot >= p.num_slots) continue;
+    if (position < 0 || position >= static_cast<int32_t>(p.num_positions) || slot < 0 ||
+        slot >= static_cast<int32_t>(p.num_slots))
+      continue;
     float sum = 0.0F;
     for (uint32_t i = threadIdx.x; i < p.dim; i += kGenericThreads) {
       row[i] = round_bf16(p.z[m * p.dim + i]);

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kGenericThreads) indexer_q_generic(const __gri
   for (uint64_t i = blockIdx.x; i < uint64_t{p.m} * p.heads; i += gridDim.x) {
     const int32_t position = p.positions[i / p.heads];
     // As on the CPU: a row whose position is out of range is left out.
-    if (position < 0 || position >= p.num_positions) continue;
+    if (position < 0 || position >= static_cast<int32_t>(p.num_positions)) continue;
     for (uint32_t d = threadIdx.x; d < p.dim; d += kGenericThreads) row[d] = round_bf16(p.z[i * p.dim + d]);
     __syncthreads();
     const float scale =

@@ -9,10 +9,9 @@
 #include "device/frame.cuh"
 #include "device/numeric.cuh"
 #include "device/wgmma.cuh"
+#include "ops/indexer_score/device/indexer_score_layout.h"
 
 namespace megartp::device {
-
-inline constexpr int kScoreInlineBlocks = 16;
 
 struct IndexerScoreParams {
   TensorMap q_map;       // E4M3 [M * heads, 128], box {128, 128}
@@ -33,8 +32,6 @@ struct IndexerScoreParams {
   uint32_t chunks;  // CTAs of one token block
 };
 
-inline constexpr int kScoreStages = 4;
-inline constexpr int kScorePairs = 128;
 struct ScoreSmem {
   uint8_t* q;      // 16 KiB
   uint8_t* keys;   // stages of 8 KiB
@@ -43,7 +40,6 @@ struct ScoreSmem {
   uint64_t* empty;
   uint32_t* is_there;  // stages: 0 for a page outside the cache
   float2* weights;     // of pairs of pairs
-  static constexpr uint32_t kBytes = 1024 + kScorePairs * 128 + kScoreStages * (8192 + 256) + 256 + kScorePairs * 4;
   __device__ explicit ScoreSmem(uint8_t* dynamic) {
     q = dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U);
     keys = q + kScorePairs * 128;
@@ -54,8 +50,6 @@ struct ScoreSmem {
     weights = reinterpret_cast<float2*>(reinterpret_cast<uint8_t*>(full) + 256);
   }
 };
-
-inline constexpr int kScoreThreads = 160;  // a consumer warpgroup, a loader warp
 
 // Adds what the four lanes of a key have and stores the sums of tokens q, q + 4, ...: lanes exchange halves, so that
 // each ends up with the tokens that it stores. `position` is that of the lane's first key; the second is 8 further.

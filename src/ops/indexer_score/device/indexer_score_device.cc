@@ -5,16 +5,15 @@
 
 #include "ops/common/device_gemm.h"
 #include "ops/common/paged_cache.h"
+#include "ops/indexer_score/device/indexer_score_layout.h"
 #include "ops/indexer_score/indexer_score_abi.h"
 
 namespace megartp::ops {
 namespace {
 
-constexpr int64_t kPairs = 128;  // as kScorePairs
+constexpr int64_t kPairs = device::kScorePairs;
 constexpr int64_t kDim = 128;
-constexpr int64_t kThreads = 160;                                                          // as kScoreThreads
-constexpr int64_t kSmemBytes = 1024 + kPairs * 128 + 4 * (8192 + 256) + 256 + kPairs * 4;  // as ScoreSmem::kBytes
-constexpr uint32_t kInlineBlocks = 16;                                                     // as kScoreInlineBlocks
+constexpr uint32_t kInlineBlocks = device::kScoreInlineBlocks;
 // About one CTA an SM: the score runs beside main_q, whose CTAs leave room for no more. Longer chunks even out less
 // well where lengths differ.
 constexpr int64_t kCtasPerSm = 1;
@@ -135,7 +134,7 @@ class IndexerScoreDevice final : public DeviceFamily {
     b.u32("has_inline_blocks", words ? 1 : 0).u32("num_pages", d.pages).u32("table_width", d.table_width);
     b.u32("columns", d.columns).u32("pages_per_cta", pages).u32("chunks", chunks);
     add_cost(c, d, b);
-    return b.launch(num_blocks * chunks, 1, kThreads, kSmemBytes).take();
+    return b.launch(num_blocks * chunks, 1, device::kScoreThreads, device::kScoreSmemBytes).take();
   }
 
   static DeviceKernel generic(DeviceContext& c, const Dims& d, const std::vector<TokenBlock>& blocks) {

@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kGenericThreads)
     const bool is_visible = static_cast<int32_t>(position) < p.context_lens[m] && position / 64 < p.table_width;
     const int32_t page = is_visible ? p.block_table[uint64_t{p.requests[m]} * p.table_width + position / 64] : -1;
     float v = -__int_as_float(0x7f800000);
-    if (page >= 0 && page < p.num_pages) {
+    if (page >= 0 && page < static_cast<int32_t>(p.num_pages)) {
       const uint8_t* keys = p.cache + uint64_t(page) * 64 * (p.dim + 4);
       const uint8_t* key = keys + uint64_t{position % 64} * p.dim;
       float sum = 0.0F;
