@@ -94,8 +94,9 @@ struct CudaFrame::State {
       modules.push_back(MEGARTP_TRY(cuda::load_module(api(), *k.cubin)));
       *functions[i] = MEGARTP_TRY(cuda::get_function(api(), modules.back(), k.symbol));
     }
-    MEGARTP_CUDA_TRY(
-        api(), func_set_attribute(read, cuda::kFuncMaxDynamicSmem, static_cast<int>(kReadStages * kReadStageBytes)));
+    for (const cuda::FunctionHandle f : {read, flush})
+      MEGARTP_CUDA_TRY(
+          api(), func_set_attribute(f, cuda::kFuncMaxDynamicSmem, static_cast<int>(kReadStages * kReadStageBytes)));
     return {};
   }
 

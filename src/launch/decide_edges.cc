@@ -29,16 +29,18 @@ class Decider {
     choose_levels();
     drop_implied();
     if (plan_.mode == LaunchMode::kCmp) straighten_joins();
+    // Names of edges that only straightening made.
+    MEGARTP_TRY(apply_forced());
+    MEGARTP_TRY(check_forced_names());
     return finish();
   }
 
  private:
   Status apply_forced() {
-    std::set<std::string_view> used;
     for (LaunchEdge& e : plan_.edges) {
       const auto it = options_.levels.find(edge_name(plan_, e));
       if (it == options_.levels.end()) continue;
-      used.insert(it->first);
+      used_.insert(it->first);
       e.is_forced = true;
       set_level(e, it->second);
       if (it->second == EdgeLevel::kFull) continue;
@@ -50,8 +52,12 @@ class Decider {
                           fmt::format("edge '{}' cannot be {}: kernel '{}' never waits", it->first,
                                       to_string(it->second), plan_.kernels[e.to].name));
     }
+    return {};
+  }
+
+  Status check_forced_names() const {
     for (const auto& [name, level] : options_.levels) {
-      if (used.contains(name)) continue;
+      if (used_.contains(name)) continue;
       std::vector<std::string> known;
       for (const LaunchEdge& e : plan_.edges) known.push_back(edge_name(plan_, e));
       return make_error(ErrorCode::kInvalidArgument, fmt::format("mode {} has no edge '{}'; it has {}",
@@ -187,6 +193,7 @@ class Decider {
 
   const LaunchOptions& options_;
   LaunchPlan& plan_;
+  std::set<std::string_view> used_;  // names in options_.levels that were found
 };
 
 }  // namespace

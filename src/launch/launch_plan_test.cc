@@ -94,6 +94,16 @@ TEST(LaunchPlan, AForcedEdgeIsNotMoved) {
   EXPECT_EQ(edge(*plan, "C0->D1").level, EdgeLevel::kPrologue);
 }
 
+TEST(LaunchPlan, AMovedEdgeCanBeForced) {
+  const Layer layer;
+  LaunchOptions options;
+  options.levels = {{"C0->B0.finalize", EdgeLevel::kFull}};
+  const auto plan = layer.build(LaunchMode::kCmp, options);
+  ASSERT_TRUE(plan) << error_of(plan);
+  EXPECT_EQ(edge(*plan, "C0->B0.finalize").level, EdgeLevel::kFull);
+  EXPECT_TRUE(edge(*plan, "C0->B0.finalize").is_forced);
+}
+
 TEST(LaunchPlan, ChainsFollowTheProgram) {
   const Layer layer;
   for (const LaunchMode mode : {LaunchMode::kSerial, LaunchMode::kPdl}) {
@@ -183,17 +193,6 @@ TEST(LaunchPlan, ConstantsKeepTheirWordsAndMayNotBeWritten) {
     EXPECT_THAT(plan->tensors[plan->workspaces.back().tensor].dims, ElementsAre(3));
     EXPECT_EQ(edge(*plan, "A0->C0").level, EdgeLevel::kPrefetch);
   }
-}
-
-TEST(LaunchPlan, TheLongestPathHasTheHighestPriority) {
-  const Layer layer;
-  const auto plan = layer.build(LaunchMode::kCmp);
-  ASSERT_TRUE(plan) << error_of(plan);
-  for (const char* name : {"A0", "B0.gemm", "B0.finalize", "D0", "D2"})
-    EXPECT_EQ(kernel(*plan, name).priority, kUrgentPriority) << name;
-  EXPECT_EQ(kernel(*plan, "B1").priority, 0);
-  EXPECT_GT(kernel(*plan, "D1").priority, kUrgentPriority);
-  EXPECT_LT(kernel(*plan, "D1").priority, 0);
 }
 
 TEST(LaunchPlan, LevelsOfEdgesAreForced) {
