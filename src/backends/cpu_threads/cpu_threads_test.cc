@@ -20,7 +20,7 @@ namespace megartp {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // s1 = a + b, s2 = s1 + b; two chained ops of `m` row tasks each.
 OpGraph chain() {
