@@ -105,9 +105,10 @@ Result<FaultDump> parse_binary(std::string_view bytes) {
   if (h.version != abi::kFaultVersion)
     return bad_dump("version {}; this program reads version {}", h.version, abi::kFaultVersion);
   if (h.header_bytes != sizeof h || h.record_bytes != sizeof(abi::FaultRecord))
-    return bad_dump("header of {} bytes and records of {}; expected {} and {}", h.header_bytes, h.record_bytes, sizeof h,
-               sizeof(abi::FaultRecord));
-  if (h.num_records > kMaxFaultRecords) return bad_dump("{} records, at most {} are read", h.num_records, kMaxFaultRecords);
+    return bad_dump("header of {} bytes and records of {}; expected {} and {}", h.header_bytes, h.record_bytes,
+                    sizeof h, sizeof(abi::FaultRecord));
+  if (h.num_records > kMaxFaultRecords)
+    return bad_dump("{} records, at most {} are read", h.num_records, kMaxFaultRecords);
   const size_t expected = sizeof h + size_t{h.num_records} * sizeof(abi::FaultRecord);
   if (bytes.size() != expected) return bad_dump("{} bytes; {} records make {}", bytes.size(), h.num_records, expected);
   for (const uint32_t word : h.reserved)
@@ -246,7 +247,8 @@ std::string fault_dump_to_json(const FaultDump& dump) {
 
 Result<FaultDump> parse_fault_dump(std::string_view bytes) {
   const bool is_binary = bytes.starts_with(std::string_view(kDumpMagic.data(), kDumpMagic.size()));
-  if (!is_binary && !bytes.starts_with('{')) return bad_dump("it starts neither with \"MRTPFALT\" nor with a JSON object");
+  if (!is_binary && !bytes.starts_with('{'))
+    return bad_dump("it starts neither with \"MRTPFALT\" nor with a JSON object");
   FaultDump dump = MEGARTP_TRY(is_binary ? parse_binary(bytes) : parse_json_dump(bytes));
   MEGARTP_TRY(check_dump(dump));
   return dump;

@@ -73,7 +73,8 @@ OrderedJson operand_table(const KernelPlan& plan) {
   OrderedJson table = OrderedJson::array();
   for (const PlanOperandRow& row : plan.operand_rows) {
     OrderedJson slots = OrderedJson::array();
-    for (const uint32_t t : row.tensors) slots.push_back(t == kInvalidId ? OrderedJson(nullptr) : OrderedJson(plan.tensors[t].name));
+    for (const uint32_t t : row.tensors)
+      slots.push_back(t == kInvalidId ? OrderedJson(nullptr) : OrderedJson(plan.tensors[t].name));
     table.push_back(
         {{"name", row.name}, {"op", row.op}, {"opcode", opcode_name(row.opcode)}, {"slots", std::move(slots)}});
   }
@@ -83,12 +84,13 @@ OrderedJson operand_table(const KernelPlan& plan) {
 OrderedJson tensors(const KernelPlan& plan) {
   OrderedJson list = OrderedJson::array();
   for (const PlanTensor& t : plan.tensors)
-    list.push_back({{"name", t.name},
-                    {"dtype", to_string(t.dtype)},
-                    {"dims", t.dims},
-                    {"storage", to_string(t.storage)},
-                    {"bytes", t.num_bytes},
-                    {"arena_offset", t.arena_offset == kExternal ? OrderedJson(nullptr) : OrderedJson(t.arena_offset)}});
+    list.push_back(
+        {{"name", t.name},
+         {"dtype", to_string(t.dtype)},
+         {"dims", t.dims},
+         {"storage", to_string(t.storage)},
+         {"bytes", t.num_bytes},
+         {"arena_offset", t.arena_offset == kExternal ? OrderedJson(nullptr) : OrderedJson(t.arena_offset)}});
   return list;
 }
 
@@ -129,27 +131,27 @@ std::string plan_to_json(const KernelPlan& plan) {
   OrderedJson requests = OrderedJson::array();
   for (const RequestShape& r : plan.shapes.requests) requests.push_back({{"rows", r.num_rows}, {"kv", r.kv_len}});
   const OrderedJson json{{"graph", plan.graph_name},
-                  {"graph_hash", plan.graph_hash},
-                  {"target", plan.target},
-                  {"packer", plan.packer},
-                  {"finalizer", plan.finalizer},
-                  {"symbols", plan.shapes.symbols},
-                  {"requests", std::move(requests)},
-                  {"tasks", plan.num_tasks},
-                  {"events", plan.events.size()},
-                  {"join_counters", plan.join_counts.size()},
-                  {"workers", plan.num_workers},
-                  {"queue_depth", plan.queue_depth},
-                  {"queue_shape", {plan.num_workers, plan.queue_depth, abi::kInstructionWords}},
-                  {"workers_full", workers_full},
-                  {"noops", noops},
-                  {"workspace_bytes", plan.workspace_bytes},
-                  {"tasks_per_op", std::move(tasks_per_op)},
-                  {"events_list", events_list(plan)},
-                  {"operand_table_shape", {plan.operand_rows.size(), abi::kOperandSlots}},
-                  {"operand_table", operand_table(plan)},
-                  {"tensors", tensors(plan)},
-                  {"specs", specs(plan)}};
+                         {"graph_hash", plan.graph_hash},
+                         {"target", plan.target},
+                         {"packer", plan.packer},
+                         {"finalizer", plan.finalizer},
+                         {"symbols", plan.shapes.symbols},
+                         {"requests", std::move(requests)},
+                         {"tasks", plan.num_tasks},
+                         {"events", plan.events.size()},
+                         {"join_counters", plan.join_counts.size()},
+                         {"workers", plan.num_workers},
+                         {"queue_depth", plan.queue_depth},
+                         {"queue_shape", {plan.num_workers, plan.queue_depth, abi::kInstructionWords}},
+                         {"workers_full", workers_full},
+                         {"noops", noops},
+                         {"workspace_bytes", plan.workspace_bytes},
+                         {"tasks_per_op", std::move(tasks_per_op)},
+                         {"events_list", events_list(plan)},
+                         {"operand_table_shape", {plan.operand_rows.size(), abi::kOperandSlots}},
+                         {"operand_table", operand_table(plan)},
+                         {"tensors", tensors(plan)},
+                         {"specs", specs(plan)}};
   return json.dump(2, ' ', false, OrderedJson::error_handler_t::replace);
 }
 

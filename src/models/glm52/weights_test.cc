@@ -257,7 +257,8 @@ TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
 }
 
 TEST_F(WeightsTest, LayersThatDoNotExist) {
-  EXPECT_THAT(synth_weights(weights_config(), {9}, 1, file("w")).error().to_string(), HasSubstr("layer 9 does not exist"));
+  EXPECT_THAT(synth_weights(weights_config(), {9}, 1, file("w")).error().to_string(),
+              HasSubstr("layer 9 does not exist"));
   EXPECT_THAT(load_weights(weights_config(), -1, file("w")).error().to_string(), HasSubstr("layer -1 does not exist"));
   EXPECT_THAT(synth_weights(weights_config(), {}, 1, file("w")).error().to_string(), HasSubstr("no layers"));
   EXPECT_THAT(synth_weights(weights_config(), {6, 6}, 1, file("w")).error().to_string(), HasSubstr("is given twice"));

@@ -49,7 +49,8 @@ TEST(KernelContract, ErrorsNameThePlace) {
   EXPECT_THAT(contract_error(with_kernel(R"("waits": "all", "trigger": "none", "pre_wait_reads": ["w"])")).to_string(),
               AllOf(HasSubstr("'w' is none of this kernel's params"), HasSubstr("kernels[0].pre_wait_reads")));
   EXPECT_THAT(
-      contract_error(with_kernel(R"("waits": "all", "trigger": "none", "params": [{"name": "w", "index": -1}])")).to_string(),
+      contract_error(with_kernel(R"("waits": "all", "trigger": "none", "params": [{"name": "w", "index": -1}])"))
+          .to_string(),
       HasSubstr("kernels[0].params[0].index"));
   EXPECT_THAT(contract_error(with_kernel(R"("waits": "all", "trigger": "none", "max_registers": "few")")).to_string(),
               HasSubstr("kernels[0].max_registers"));
