@@ -247,7 +247,7 @@ struct TwoTasks {
     EXPECT_TRUE(runtime.bindings().bind("second.out", buffers.out.data(), buffers.out.size() * 2));
     EXPECT_TRUE(runtime.begin());
   }
-  void run(uint32_t task) { runtime.execute(runtime.instruction_of(task), {}); }
+  void run(uint32_t task) { runtime.execute(runtime.instruction_of(task), {}, nullptr); }
 };
 
 // The threads of a busy machine may take longer to leave than the watchdog takes to look twice.
