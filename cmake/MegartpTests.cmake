@@ -1,4 +1,4 @@
-# Every folder under src that holds *_test.cc gets one test binary: src/graph/*_test.cc -> graph_test.
+# Every folder under src that holds *_test.cc gets one test binary: src/graph/*_test.cc -> graph_test; the op families share ops_test.
 function(megartp_add_unit_tests)
   include(GoogleTest)
   find_package(rapidcheck QUIET)
@@ -9,11 +9,14 @@ function(megartp_add_unit_tests)
     list(APPEND folders ${folder})
   endforeach()
   list(REMOVE_DUPLICATES folders)
+  list(FILTER folders EXCLUDE REGEX "^ops/")
   foreach(folder IN LISTS folders)
     string(REPLACE "/" "_" target ${folder}_test)
     file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${folder}/*_test.cc)
     megartp_add_test_binary(${target} ${files})
   endforeach()
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/*_test.cc)
+  megartp_add_test_binary(ops_test ${files})
   # Our number formats and our declarations of the driver are compared with the toolkit's where its headers are installed; they
   # are plain C++ on the host.
   find_path(MEGARTP_CUDA_INCLUDE_DIR cuda_fp8.h PATHS /usr/local/cuda/include ENV CUDA_HOME PATH_SUFFIXES include)
@@ -28,20 +31,28 @@ endfunction()
 # megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.
 function(megartp_add_test_binary target)
   if(NOT TARGET megartp_test_pch)
-    # GoogleTest's headers take seconds to read: once for all test binaries.
+    # The headers of GoogleTest and of the JSON library take seconds to read: once for all test binaries.
     file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_pch.cc CONTENT "// Carries the precompiled headers.\n")
     add_executable(megartp_test_pch EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/test_pch.cc)
     megartp_configure_test(megartp_test_pch)
-    target_precompile_headers(megartp_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h>
+    target_precompile_headers(megartp_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <nlohmann/json.hpp>
+                                                       <filesystem> <fstream> <map> <random> <set> <thread>
                                                        ${PROJECT_SOURCE_DIR}/src/ops/op_family.h)
+    if(TARGET rapidcheck)
+      target_precompile_headers(megartp_test_pch PRIVATE <rapidcheck.h>)
+    endif()
   endif()
   add_executable(${target} ${ARGN})
   megartp_configure_test(${target})
   target_precompile_headers(${target} REUSE_FROM megartp_test_pch)
+  # Most of a test's compile time goes into what all tests instantiate: names in the tests of one folder are unique, so that they can
+  # be compiled in one go.
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEGARTP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
 function(megartp_configure_test target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)  # the library is what must be fast; a third of the compile time
   target_compile_options(${target} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_...` is meant as it reads
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-stringop-overread)  # false, as those in CMakeLists.txt

@@ -12,10 +12,10 @@
 namespace megartp {
 namespace {
 
-constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 // (-1)^sign * 2^(exponent - 7) * (1 + mantissa / 8), or 2^-6 * mantissa / 8 below the normal numbers.
-double value_by_definition(uint32_t code) {
+double e4m3_by_definition(uint32_t code) {
   const int exponent = static_cast<int>((code >> 3) & 15U);
   const double mantissa = (code & 7U) / 8.0;
   const double magnitude = exponent == 0 ? std::ldexp(mantissa, -6) : std::ldexp(1.0 + mantissa, exponent - 7);
@@ -29,10 +29,10 @@ uint8_t encode_by_search(float x) {
   const double target = std::fabs(static_cast<double>(x));
   uint32_t below = 0;  // largest code that is not above the target: values ascend with the code
   for (uint32_t step = 64; step > 0; step /= 2)
-    if (below + step <= 0x7e && value_by_definition(below + step) <= target) below += step;
+    if (below + step <= 0x7e && e4m3_by_definition(below + step) <= target) below += step;
   if (below == 0x7e) return sign | 0x7e;
-  const double down = target - value_by_definition(below);
-  const double up = value_by_definition(below + 1) - target;
+  const double down = target - e4m3_by_definition(below);
+  const double up = e4m3_by_definition(below + 1) - target;
   const bool take_upper = up < down || (up == down && below % 2 == 1);
   return static_cast<uint8_t>(sign | (take_upper ? below + 1 : below));
 }
@@ -51,7 +51,7 @@ TEST(Float8, DecodesEveryCode) {
       continue;
     }
     EXPECT_FALSE(is_nan(x));
-    EXPECT_EQ(static_cast<double>(to_float(x)), value_by_definition(code)) << code;
+    EXPECT_EQ(static_cast<double>(to_float(x)), e4m3_by_definition(code)) << code;
     EXPECT_EQ(std::signbit(to_float(x)), code >= 0x80U) << code;
   }
   EXPECT_EQ(to_float(e4m3{0x7e}), kE4m3Max);
@@ -63,16 +63,16 @@ TEST(Float8, EveryCodeSurvivesARoundTrip) {
 
 TEST(Float8, RoundsRightAroundEveryBoundary) {
   for (uint32_t code = 0; code < 0x7e; ++code) {
-    const auto low = static_cast<float>(value_by_definition(code));
-    const auto high = static_cast<float>(value_by_definition(code + 1));
+    const auto low = static_cast<float>(e4m3_by_definition(code));
+    const auto high = static_cast<float>(e4m3_by_definition(code + 1));
     const float middle = low + (high - low) / 2;  // exact: one more mantissa bit
     for (const float center : {low, middle, high}) {
       float up = center;
       float down = center;
       expect_encoded(center);
       for (int i = 0; i < 4; ++i) {
-        up = std::nextafterf(up, kInf);
-        down = std::nextafterf(down, -kInf);
+        up = std::nextafterf(up, kInfinity);
+        down = std::nextafterf(down, -kInfinity);
         expect_encoded(up);
         expect_encoded(down);
       }
@@ -83,7 +83,7 @@ TEST(Float8, RoundsRightAroundEveryBoundary) {
 }
 
 TEST(Float8, SaturatesAndKeepsSigns) {
-  for (const float x : {448.0F, 463.9F, 464.0F, 464.1F, 480.0F, 1e30F, std::numeric_limits<float>::max(), kInf}) {
+  for (const float x : {448.0F, 463.9F, 464.0F, 464.1F, 480.0F, 1e30F, std::numeric_limits<float>::max(), kInfinity}) {
     EXPECT_EQ(to_e4m3(x).bits, 0x7e) << x;
     EXPECT_EQ(to_e4m3(-x).bits, 0xfe) << x;
   }

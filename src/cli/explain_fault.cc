@@ -8,7 +8,7 @@
 namespace megartp::cli {
 namespace {
 
-constexpr const char* kCommand = "explain-fault";
+constexpr const char* kExplainCommand = "explain-fault";
 
 struct ExplainFaultArgs {
   CommonOptions common;
@@ -17,17 +17,18 @@ struct ExplainFaultArgs {
 };
 
 int run_explain_fault(const ExplainFaultArgs& a) {
-  const FaultDump dump = value_or_exit(load_fault_dump(a.file), a.common, kCommand);
+  const FaultDump dump = value_or_exit(load_fault_dump(a.file), a.common, kExplainCommand);
   std::optional<KernelPlan> plan;
-  if (!a.plan.empty()) plan = value_or_exit(load_plan(a.plan), a.common, kCommand);
-  const FaultExplanation explained = value_or_exit(explain_fault(dump, plan ? &*plan : nullptr), a.common, kCommand);
+  if (!a.plan.empty()) plan = value_or_exit(load_plan(a.plan), a.common, kExplainCommand);
+  const FaultExplanation explained =
+      value_or_exit(explain_fault(dump, plan ? &*plan : nullptr), a.common, kExplainCommand);
   if (a.common.json) {
     Json j;
     j["file"] = a.file;
     j["cause"] = explained.sentence;
     j["lines"] = explained.lines;
     j["dump"] = Json::parse(fault_dump_to_json(dump));
-    return print_json(kCommand, std::move(j));
+    return print_json(kExplainCommand, std::move(j));
   }
   std::cout << explained.sentence << "\n";
   if (a.common.quiet) return 0;
@@ -43,7 +44,7 @@ int run_explain_fault(const ExplainFaultArgs& a) {
 
 Command add_explain_fault_command(CLI::App& root) {
   auto args = std::make_shared<ExplainFaultArgs>();
-  CLI::App* app = root.add_subcommand(kCommand, "Say why a run got stuck, from the dump that it left");
+  CLI::App* app = root.add_subcommand(kExplainCommand, "Say why a run got stuck, from the dump that it left");
   add_common_options(*app, args->common);
   app->add_option("dump", args->file, "Fault dump, binary or JSON")->required();
   app->add_option("--plan", args->plan, "The plan that was run: names ops, tiles and who has yet to signal");

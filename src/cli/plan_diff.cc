@@ -9,7 +9,7 @@
 namespace megartp::cli {
 namespace {
 
-constexpr const char* kCommand = "plan-diff";
+constexpr const char* kDiffCommand = "plan-diff";
 
 struct PlanDiffArgs {
   CommonOptions common;
@@ -100,11 +100,11 @@ void print_text(const PlanDiffArgs& args, const PlanDiff& diff) {
 }
 
 int run_plan_diff(const PlanDiffArgs& args) {
-  const KernelPlan a = value_or_exit(load_plan(args.a), args.common, kCommand);
-  const KernelPlan b = value_or_exit(load_plan(args.b), args.common, kCommand);
+  const KernelPlan a = value_or_exit(load_plan(args.a), args.common, kDiffCommand);
+  const KernelPlan b = value_or_exit(load_plan(args.b), args.common, kDiffCommand);
   const PlanDiff diff = diff_plans(a, b);
   if (args.common.json)
-    print_json(kCommand, to_json(args, diff));
+    print_json(kDiffCommand, to_json(args, diff));
   else if (!args.common.quiet)
     print_text(args, diff);
   return diff.is_identical ? 0 : exit_code(ErrorCode::kMismatch);

@@ -59,7 +59,7 @@ OpGraph hostile_graph() {
   return g;
 }
 
-OpGraph small_graph() {
+OpGraph viewed_graph() {
   OpGraph g("small");
   const Tensor x = g.runtime_arg("x", DType::kBF16, {"M", 8});
   const Tensor w = g.bound_weight("w", DType::kBF16, {"M", 8});
@@ -93,7 +93,7 @@ std::vector<std::string> edges_of(const GraphView& view) {
 }
 
 TEST(GraphView, NodesAndEdges) {
-  const GraphView view = make_view(small_graph());
+  const GraphView view = make_view(viewed_graph());
   std::vector<NodeKind> kinds;
   for (const ViewNode& n : view.nodes) kinds.push_back(n.kind);
   EXPECT_THAT(kinds, ::testing::ElementsAre(NodeKind::kRuntimeArg, NodeKind::kWeight, NodeKind::kOp, NodeKind::kOp,
@@ -119,7 +119,7 @@ TEST(GraphView, InPlaceUpdatesChainThroughTheOps) {
 }
 
 TEST(GraphDot, Golden) {
-  EXPECT_EQ(to_dot(small_graph()), R"(digraph "small" {
+  EXPECT_EQ(to_dot(viewed_graph()), R"(digraph "small" {
   rankdir=TB;
   node [style=filled, fontname="Helvetica", fontsize=11];
   edge [fontname="Helvetica", fontsize=9];
@@ -143,7 +143,7 @@ TEST(GraphDot, Golden) {
 }
 
 TEST(GraphMermaid, Golden) {
-  const std::string text = to_mermaid(small_graph());
+  const std::string text = to_mermaid(viewed_graph());
   const std::string graph = text.substr(0, text.find("  classDef"));
   EXPECT_EQ(graph, R"(flowchart TB
   %% small
@@ -246,7 +246,7 @@ bool run_dot(const std::string& text, std::string& plain, int& status) {
 }
 
 TEST(GraphDot, GraphvizReadsIt) {
-  for (const OpGraph& g : {small_graph(), hostile_graph(), test::absorb_chain()}) {
+  for (const OpGraph& g : {viewed_graph(), hostile_graph(), test::absorb_chain()}) {
     std::string plain;
     int status = -1;
     if (!run_dot(to_dot(g), plain, status)) GTEST_SKIP() << "Graphviz is not installed";

@@ -513,5 +513,34 @@ TEST(Dependencies, FaultyFamiliesAreNamed) {
   EXPECT_THAT(message(no_finals), HasSubstr("join group"));
 }
 
+// Each of them looking through those before would take 10^10 steps.
+TEST(Dependencies, ReadersOfOneTensorTakeLinearTime) {
+  constexpr uint32_t kReaders = 150000;
+  BoxGraph g;
+  const TensorId shared = g.add_tensor({1, 64});
+  g.add_stage(row_tiles(1, {}, {shared}));
+  for (uint32_t i = 0; i < kReaders; ++i) g.add_stage(row_tiles(1, {shared}, {g.add_tensor({1, 64})}));
+  ASSERT_TRUE(g.derive());
+  EXPECT_EQ(g.tasks.edges.size(), kReaders);
+  ASSERT_EQ(g.tasks.events.size(), 1U);
+  EXPECT_EQ(g.tasks.events[0].num_consumers, kReaders);
+}
+
+// The last stage waits for thousands of readers, each by a need and an edge of its own.
+TEST(Dependencies, AWriterIsAfterThousandsOfReaders) {
+  constexpr uint32_t kReaders = 3000;
+  BoxGraph g;
+  const TensorId shared = g.add_tensor({1, 64});
+  g.add_stage(row_tiles(1, {}, {shared}));
+  for (uint32_t i = 0; i < kReaders; ++i) g.add_stage(row_tiles(1, {shared}, {g.add_tensor({1, 64})}));
+  g.add_stage(row_tiles(1, {}, {shared}));
+  ASSERT_TRUE(g.derive());
+  // A read behind the write, and the write behind each read; the first write it need not wait for again.
+  size_t war = 0;
+  for (const StageEdge& e : g.tasks.edges)
+    war += e.consumer_stage == kReaders + 1 && e.hazard == HazardKind::kWar ? 1 : 0;
+  EXPECT_EQ(war, kReaders);
+}
+
 }  // namespace
 }  // namespace megartp::lowering

@@ -13,12 +13,12 @@
 namespace megartp {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'M', 'R', 'T', 'P', 'F', 'A', 'L', 'T'};
+constexpr std::array<char, 8> kDumpMagic = {'M', 'R', 'T', 'P', 'F', 'A', 'L', 'T'};
 constexpr size_t kMaxDumpBytes = sizeof(abi::FaultDumpHeader) + size_t{kMaxFaultRecords} * sizeof(abi::FaultRecord);
 constexpr size_t kSealedHeaderBytes = offsetof(abi::FaultDumpHeader, checksum);
 
 template <class... Args>
-tl::unexpected<Error> bad(fmt::format_string<Args...> format, Args&&... args) {
+tl::unexpected<Error> bad_dump(fmt::format_string<Args...> format, Args&&... args) {
   return make_error(ErrorCode::kParse, "fault dump: " + fmt::format(format, std::forward<Args>(args)...));
 }
 
@@ -64,30 +64,30 @@ bool below_or_none(uint32_t value, uint32_t limit) { return value == abi::kFault
 // Every number of a record is inside what it refers to, or says that it refers to nothing.
 Status check_record(const FaultDump& dump, size_t i) {
   const abi::FaultRecord& r = dump.records[i];
-  if (r.kind == 0 || r.kind >= abi::kFaultKinds) return bad("record {} has the unknown kind {}", i, r.kind);
-  if (r.role == 0 || r.role >= abi::kFaultRoles) return bad("record {} has the unknown role {}", i, r.role);
-  if (r.phase == 0 || r.phase >= abi::kFaultPhases) return bad("record {} has the unknown phase {}", i, r.phase);
+  if (r.kind == 0 || r.kind >= abi::kFaultKinds) return bad_dump("record {} has the unknown kind {}", i, r.kind);
+  if (r.role == 0 || r.role >= abi::kFaultRoles) return bad_dump("record {} has the unknown role {}", i, r.role);
+  if (r.phase == 0 || r.phase >= abi::kFaultPhases) return bad_dump("record {} has the unknown phase {}", i, r.phase);
   if (r.missing_state >= abi::kFaultMissingStates)
-    return bad("record {} has the unknown missing_state {}", i, r.missing_state);
+    return bad_dump("record {} has the unknown missing_state {}", i, r.missing_state);
   for (const uint32_t worker : {r.worker, r.last_worker, r.missing_worker})
     if (!below_or_none(worker, dump.num_workers))
-      return bad("record {} names worker {} of {}", i, worker, dump.num_workers);
+      return bad_dump("record {} names worker {} of {}", i, worker, dump.num_workers);
   for (const uint32_t task : {r.task_id, r.last_task, r.missing_task})
-    if (!below_or_none(task, dump.num_tasks)) return bad("record {} names task {} of {}", i, task, dump.num_tasks);
+    if (!below_or_none(task, dump.num_tasks)) return bad_dump("record {} names task {} of {}", i, task, dump.num_tasks);
   if (!below_or_none(r.event, dump.num_events))
-    return bad("record {} names event {} of {}", i, r.event, dump.num_events);
+    return bad_dump("record {} names event {} of {}", i, r.event, dump.num_events);
   const bool waits = r.phase == abi::kFaultPhaseWaiting;
   if (waits && (r.event == abi::kFaultNone || r.task_id == abi::kFaultNone))
-    return bad("record {} waits, but names no task or event", i);
+    return bad_dump("record {} waits, but names no task or event", i);
   if (!waits && (r.event != abi::kFaultNone || r.expected != 0 || r.actual != 0))
-    return bad("record {} names an event, but does not wait", i);
+    return bad_dump("record {} names an event, but does not wait", i);
   return {};
 }
 
 Status check_dump(const FaultDump& dump) {
-  if (dump.num_workers == 0 || dump.num_tasks == 0) return bad("it is of a plan without workers or tasks");
-  if (dump.schedule > abi::kScheduleDynamic) return bad("unknown schedule {}", dump.schedule);
-  if (dump.records.empty()) return bad("it holds no record");
+  if (dump.num_workers == 0 || dump.num_tasks == 0) return bad_dump("it is of a plan without workers or tasks");
+  if (dump.schedule > abi::kScheduleDynamic) return bad_dump("unknown schedule {}", dump.schedule);
+  if (dump.records.empty()) return bad_dump("it holds no record");
   for (size_t i = 0; i < dump.records.size(); ++i) MEGARTP_TRY(check_record(dump, i));
   return {};
 }
@@ -100,20 +100,21 @@ Hash128 dump_checksum(std::string_view bytes) {
 
 Result<FaultDump> parse_binary(std::string_view bytes) {
   abi::FaultDumpHeader h{};
-  if (bytes.size() < sizeof h) return bad("{} bytes are too few for a header", bytes.size());
+  if (bytes.size() < sizeof h) return bad_dump("{} bytes are too few for a header", bytes.size());
   std::memcpy(&h, bytes.data(), sizeof h);
   if (h.version != abi::kFaultVersion)
-    return bad("version {}; this program reads version {}", h.version, abi::kFaultVersion);
+    return bad_dump("version {}; this program reads version {}", h.version, abi::kFaultVersion);
   if (h.header_bytes != sizeof h || h.record_bytes != sizeof(abi::FaultRecord))
-    return bad("header of {} bytes and records of {}; expected {} and {}", h.header_bytes, h.record_bytes, sizeof h,
-               sizeof(abi::FaultRecord));
-  if (h.num_records > kMaxFaultRecords) return bad("{} records, at most {} are read", h.num_records, kMaxFaultRecords);
+    return bad_dump("header of {} bytes and records of {}; expected {} and {}", h.header_bytes, h.record_bytes,
+                    sizeof h, sizeof(abi::FaultRecord));
+  if (h.num_records > kMaxFaultRecords)
+    return bad_dump("{} records, at most {} are read", h.num_records, kMaxFaultRecords);
   const size_t expected = sizeof h + size_t{h.num_records} * sizeof(abi::FaultRecord);
-  if (bytes.size() != expected) return bad("{} bytes; {} records make {}", bytes.size(), h.num_records, expected);
+  if (bytes.size() != expected) return bad_dump("{} bytes; {} records make {}", bytes.size(), h.num_records, expected);
   for (const uint32_t word : h.reserved)
-    if (word != 0) return bad("a reserved word of the header is not zero");
+    if (word != 0) return bad_dump("a reserved word of the header is not zero");
   if (const Hash128 sum = dump_checksum(bytes); sum.high != h.checksum[0] || sum.low != h.checksum[1])
-    return bad("the checksum does not match: the file is damaged");
+    return bad_dump("the checksum does not match: the file is damaged");
   FaultDump dump;
   dump.num_workers = h.num_workers;
   dump.queue_depth = h.queue_depth;
@@ -127,7 +128,7 @@ Result<FaultDump> parse_binary(std::string_view bytes) {
   for (size_t i = 0; i < dump.records.size(); ++i) {
     uint32_t reserved = dump.records[i].reserved0;
     for (const uint32_t word : dump.records[i].reserved1) reserved |= word;
-    if (reserved != 0) return bad("a reserved word of record {} is not zero", i);
+    if (reserved != 0) return bad_dump("a reserved word of record {} is not zero", i);
   }
   return dump;
 }
@@ -173,7 +174,7 @@ Result<FaultDump> parse_json_dump(std::string_view text) {
   const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names));
   if (const auto version = MEGARTP_TRY(json_number<uint32_t>(fields.find("fault_dump"), "fault_dump"));
       version != abi::kFaultVersion)
-    return bad("version {}; this program reads version {}", version, abi::kFaultVersion);
+    return bad_dump("version {}; this program reads version {}", version, abi::kFaultVersion);
   FaultDump dump;
   for (const DumpField& f : kDumpFields)
     dump.*f.member = MEGARTP_TRY(json_number<uint32_t>(fields.find(f.name), f.name));
@@ -183,7 +184,7 @@ Result<FaultDump> parse_json_dump(std::string_view text) {
   dump.plan_hash.low = MEGARTP_TRY(parse_hex64(std::string_view(hash).substr(16)));
   const nlohmann::ordered_json& records = *MEGARTP_TRY(fields.array("records"));
   if (records.size() > kMaxFaultRecords)
-    return bad("{} records, at most {} are read", records.size(), kMaxFaultRecords);
+    return bad_dump("{} records, at most {} are read", records.size(), kMaxFaultRecords);
   dump.records.reserve(records.size());
   for (size_t i = 0; i < records.size(); ++i)
     dump.records.push_back(MEGARTP_TRY(record_from_json(records[i], fmt::format("records[{}]", i))));
@@ -204,7 +205,7 @@ FaultDump make_fault_dump(const KernelPlan& plan) {
 
 std::string serialize_fault_dump(const FaultDump& dump) {
   abi::FaultDumpHeader h{};
-  std::memcpy(h.magic, kMagic.data(), kMagic.size());
+  std::memcpy(h.magic, kDumpMagic.data(), kDumpMagic.size());
   h.version = abi::kFaultVersion;
   h.header_bytes = sizeof h;
   h.record_bytes = sizeof(abi::FaultRecord);
@@ -245,8 +246,9 @@ std::string fault_dump_to_json(const FaultDump& dump) {
 }
 
 Result<FaultDump> parse_fault_dump(std::string_view bytes) {
-  const bool is_binary = bytes.starts_with(std::string_view(kMagic.data(), kMagic.size()));
-  if (!is_binary && !bytes.starts_with('{')) return bad("it starts neither with \"MRTPFALT\" nor with a JSON object");
+  const bool is_binary = bytes.starts_with(std::string_view(kDumpMagic.data(), kDumpMagic.size()));
+  if (!is_binary && !bytes.starts_with('{'))
+    return bad_dump("it starts neither with \"MRTPFALT\" nor with a JSON object");
   FaultDump dump = MEGARTP_TRY(is_binary ? parse_binary(bytes) : parse_json_dump(bytes));
   MEGARTP_TRY(check_dump(dump));
   return dump;

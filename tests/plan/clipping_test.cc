@@ -13,7 +13,7 @@
 namespace megartp {
 namespace {
 
-glm52::Config small_config() {
+glm52::Config clipped_config() {
   glm52::Config c;
   c.hidden_size = 456;
   c.q_lora_rank = 200;
@@ -38,7 +38,7 @@ OpGraph chain() {
   return graph;
 }
 
-OpGraph attention() { return glm52::attention_pre_graph(small_config(), {}, 6); }
+OpGraph attention() { return glm52::attention_pre_graph(clipped_config(), {}, 6); }
 
 bool contains(const Box& outer, const Box& inner) {
   for (uint32_t d = 0; d < inner.rank; ++d)

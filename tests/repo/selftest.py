@@ -159,5 +159,28 @@ class Docs(CheckTest):
                      *self.run_options())
 
 
+class Headers(CheckTest):
+    FOO = "#pragma once\n#include <string>\nstruct Foo {\n  std::string name;\n};\n"
+
+    def test_good(self):
+        user = '#pragma once\n#include "base/foo.h"\ninline std::string name_of(const Foo& foo) { return foo.name; }\n'
+        output = self.accepts("headers", {"src/base/foo.h": self.FOO, "src/plan/user.h": user})
+        self.assertIn("2 in 1 compilations", output)
+
+    def test_missing_system_header(self):
+        # Also where a header that has it could stand before.
+        for files in [{}, {"src/base/foo.h": self.FOO}]:
+            files["src/plan/bad.h"] = "#pragma once\ninline std::string bad() { return {}; }\n"
+            self.rejects("headers", files, "src/plan/bad.h: does not compile alone")
+
+    def test_missing_header_of_ours(self):
+        bad = "#pragma once\n#include <string>\ninline std::string name_of(const Foo& foo) { return foo.name; }\n"
+        self.rejects("headers", {"src/base/foo.h": self.FOO, "src/plan/bad.h": bad}, "src/plan/bad.h: does not compile alone")
+
+    def test_circle(self):
+        files = {"src/base/a.h": '#pragma once\n#include "base/b.h"\n', "src/base/b.h": '#pragma once\n#include "base/a.h"\n'}
+        self.accepts("headers", files)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -20,9 +20,9 @@ constexpr Map kWholeTensor{kNone, kNone, kNone};
 constexpr Map kRows{0, kNone, kNone};     // grid.x splits dim 0
 constexpr Map kColumns{1, kNone, kNone};  // grid.x splits dim 1
 
-class Builder {
+class Qwen3Builder {
  public:
-  explicit Builder(const Qwen3Sizes& sizes) : sizes_(sizes) {}
+  explicit Qwen3Builder(const Qwen3Sizes& sizes) : sizes_(sizes) {}
 
   PartitionGraph build() {
     tensor("tokens", {sizes_.tokens});
@@ -90,6 +90,6 @@ class Builder {
 
 }  // namespace
 
-PartitionGraph qwen3_8b(const Qwen3Sizes& sizes) { return Builder(sizes).build(); }
+PartitionGraph qwen3_8b(const Qwen3Sizes& sizes) { return Qwen3Builder(sizes).build(); }
 
 }  // namespace megartp::test

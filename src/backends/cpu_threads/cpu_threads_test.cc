@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/backend.h"
+#include "backends/cpu_threads/stall_report.h"
 #include "backends/cpu_threads/unproved.h"
 #include "base/bfloat16.h"
 #include "lowering/lower.h"
@@ -20,7 +21,7 @@ namespace megartp {
 namespace {
 
 using std::chrono::milliseconds;
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 // s1 = a + b, s2 = s1 + b; two chained ops of `m` row tasks each.
 OpGraph chain() {
@@ -230,6 +231,51 @@ TEST(CpuThreads, SeveralExecutablesOfOnePlanRunAtOnce) {
       for (const bf16 x : buffers.out) EXPECT_EQ(to_float(x), static_cast<float>(t) + 4.0F);
     });
   }
+}
+
+// One row: task 0 is `first`, task 1 `second`, which waits for it.
+struct TwoTasks {
+  PlanRuntime runtime;
+  Buffers buffers{8};
+  std::vector<WorkerState> states{1};
+  std::vector<uint32_t> order{0, 1};
+
+  explicit TwoTasks(const CpuThreadsOptions& options = {})
+      : runtime(std::make_shared<const KernelPlan>(chain_plan(1, 1)), options) {
+    EXPECT_TRUE(runtime.bindings().bind("a", buffers.a.data(), buffers.a.size() * 2));
+    EXPECT_TRUE(runtime.bindings().bind("b", buffers.b.data(), buffers.b.size() * 2));
+    EXPECT_TRUE(runtime.bindings().bind("second.out", buffers.out.data(), buffers.out.size() * 2));
+    EXPECT_TRUE(runtime.begin());
+  }
+  void run(uint32_t task) { runtime.execute(runtime.instruction_of(task), {}, nullptr); }
+};
+
+// The threads of a busy machine may take longer to leave than the watchdog takes to look twice.
+TEST(StallReport, ARunWhoseWorkIsDoneIsNotStuck) {
+  TwoTasks t;
+  t.run(0);
+  t.run(1);
+  EXPECT_FALSE(look_at_tasks(t.runtime, t.states, t.order).all_waiting);
+  t.states[0].phase = WorkerPhase::kDone;
+  EXPECT_FALSE(look_at(t.runtime, t.states).all_waiting);
+}
+
+TEST(StallReport, ATaskThatCouldStartIsNotStuck) {
+  TwoTasks t;
+  EXPECT_FALSE(look_at_tasks(t.runtime, t.states, t.order).all_waiting) << "task 0 waits for nothing";
+  t.run(0);
+  EXPECT_FALSE(look_at_tasks(t.runtime, t.states, t.order).all_waiting) << "task 1's event is reached";
+}
+
+TEST(StallReport, ATaskWhoseSignalWasLostIsStuckWithoutAWorker) {
+  CpuThreadsOptions options;
+  options.lose_signals_of = 0;
+  TwoTasks t(options);
+  t.run(0);
+  const StallReport report = look_at_tasks(t.runtime, t.states, t.order);
+  EXPECT_TRUE(report.all_waiting);
+  ASSERT_EQ(report.held.size(), 1U);
+  EXPECT_EQ(report.held[0].task, 1U);
 }
 
 }  // namespace

@@ -16,8 +16,6 @@
 namespace megartp {
 namespace {
 
-constexpr size_t kMaxHeldRecords = 16;
-
 // All queues of one executable. They are empty between runs; after a failed run they are made anew.
 struct Queues {
   Queues(uint32_t num_workers, uint32_t num_schedulers, uint32_t entries, uint32_t num_tasks)
@@ -85,7 +83,7 @@ class DynamicThreads final : public ThreadsExecutable {
       std::optional<uint32_t> task = queues_->ready[w]->try_pop();
       if (task) {
         // acquire loads: what the events' signallers wrote is seen (the queues order it as well).
-        if (first_unreached(*task)) {
+        if (runtime_.first_unreached(*task)) {
           is_broken_.store(true, std::memory_order_relaxed);
           abort_.store(true, std::memory_order_relaxed);
           return;
@@ -111,17 +109,10 @@ class DynamicThreads final : public ThreadsExecutable {
     if (!abort_.load(std::memory_order_relaxed)) state.phase.store(WorkerPhase::kDone, std::memory_order_relaxed);
   }
 
-  std::optional<uint32_t> first_unreached(uint32_t task) const {
-    const abi::Instruction& i = runtime_.instruction_of(task);
-    for (uint32_t k = 0; k < abi::num_waits(i); ++k)
-      if (!runtime_.reached(i.waits[k])) return k;
-    return std::nullopt;
-  }
-
   // The first task of the window that waits for nothing any more leaves it.
   std::optional<uint32_t> take_reached(std::array<uint32_t, kLookAhead>& window, uint32_t& in_window) const {
     for (uint32_t i = 0; i < in_window; ++i) {
-      if (first_unreached(window[i])) continue;
+      if (runtime_.first_unreached(window[i])) continue;
       const uint32_t task = window[i];
       std::copy(window.begin() + i + 1, window.begin() + in_window, window.begin() + i);
       --in_window;
@@ -131,7 +122,7 @@ class DynamicThreads final : public ThreadsExecutable {
   }
 
   void tell(WorkerState& state, const std::array<uint32_t, kLookAhead>& window, uint32_t in_window) const {
-    const std::optional<uint32_t> wait = in_window == 0 ? std::nullopt : first_unreached(window[0]);
+    const std::optional<uint32_t> wait = in_window == 0 ? std::nullopt : runtime_.first_unreached(window[0]);
     if (!wait) {
       state.phase.store(WorkerPhase::kIdle, std::memory_order_relaxed);
       return;
@@ -256,32 +247,11 @@ class DynamicThreads final : public ThreadsExecutable {
 
   // --- watchdog ---
 
-  // Stuck when no task is under way and each that has not started waits for an event: only running tasks signal.
   StallReport look() const {
-    StallReport report = look_at(runtime_, states_);
-    report.activity = activity_.load(std::memory_order_relaxed);
-    report.all_waiting = true;
-    for (const uint32_t t : table_.order) {
-      const TaskState state = runtime_.state(t);
-      if (state == TaskState::kSent) continue;
-      if (state == TaskState::kRan && t == runtime_.options().lose_signals_of) continue;
-      if (state != TaskState::kNotStarted) {
-        report.all_waiting = false;
-        continue;
-      }
-      const std::optional<uint32_t> wait = first_unreached(t);
-      if (!wait) {
-        report.all_waiting = false;
-      } else if (report.held.size() < kMaxHeldRecords && !is_at_a_worker(report, t)) {
-        report.held.push_back({t, *wait, runtime_.count(runtime_.instruction_of(t).waits[*wait].event)});
-      }
-    }
+    const uint64_t activity = activity_.load(std::memory_order_relaxed);
+    StallReport report = look_at_tasks(runtime_, states_, table_.order);
+    report.activity = activity;
     return report;
-  }
-
-  static bool is_at_a_worker(const StallReport& report, uint32_t task) {
-    return std::ranges::any_of(
-        report.workers, [task](const StalledWorker& w) { return w.phase == WorkerPhase::kWaiting && w.task == task; });
   }
 
   uint32_t num_schedulers_;

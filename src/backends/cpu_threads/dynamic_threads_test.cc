@@ -57,7 +57,7 @@ KernelPlan plan_of(const Chain& chain, uint32_t workers, EventMode mode) {
   return pack(*tasks, *find_target("cpu"), {Packer::kRoundRobin, workers}).value();
 }
 
-std::unique_ptr<Executable> prepare(KernelPlan plan, const CpuThreadsOptions& options) {
+std::unique_ptr<Executable> prepare_dynamic(KernelPlan plan, const CpuThreadsOptions& options) {
   auto e = prepare_cpu_threads(std::make_shared<const KernelPlan>(std::move(plan)), options);
   EXPECT_TRUE(e) << e.error().to_string();
   return e ? std::move(*e) : nullptr;
@@ -81,7 +81,7 @@ TEST(Dynamic, AnyNumberOfWorkersAndSchedulers) {
         SCOPED_TRACE(
             fmt::format("{} {} {} workers {} schedulers", to_string(dispatch), to_string(mode), workers, schedulers));
         Chain chain(3, 9);
-        const auto e = prepare(plan_of(chain, workers, mode), dynamic(dispatch, schedulers));
+        const auto e = prepare_dynamic(plan_of(chain, workers, mode), dynamic(dispatch, schedulers));
         chain.bind(*e);
         e->poison();
         const auto stats = e->run();
@@ -98,7 +98,7 @@ TEST(Dynamic, FullQueuesHoldTheirWritersUp) {
   for (const Dispatch dispatch : kAllDispatch) {
     for (const EventMode mode : {EventMode::kExact, EventMode::kWhole}) {
       Chain chain(4, 40);
-      const auto e = prepare(plan_of(chain, 3, mode), dynamic(dispatch, 2, 2));
+      const auto e = prepare_dynamic(plan_of(chain, 3, mode), dynamic(dispatch, 2, 2));
       chain.bind(*e);
       for (int run = 0; run < 20; ++run) {
         e->poison();
@@ -115,7 +115,7 @@ TEST(Dynamic, TwoHundredRunsWithoutAReset) {
     Chain chain(3, 10);
     CpuThreadsOptions options = dynamic(dispatch, 2, 8);
     options.randomize = true;
-    const auto e = prepare(plan_of(chain, 4, EventMode::kExact), options);
+    const auto e = prepare_dynamic(plan_of(chain, 4, EventMode::kExact), options);
     chain.bind(*e);
     for (int run = 0; run < 200; ++run) {
       e->poison();
@@ -131,7 +131,7 @@ TEST(Dynamic, QueueOrderDoesNotMatter) {
   KernelPlan plan = plan_of(chain, 2, EventMode::kExact);
   for (uint32_t w = 0; w < 2; ++w)
     std::swap(plan.instructions[w * plan.queue_depth], plan.instructions[w * plan.queue_depth + 1]);
-  const auto e = prepare(plan, dynamic(Dispatch::kMixed, 1));
+  const auto e = prepare_dynamic(plan, dynamic(Dispatch::kMixed, 1));
   chain.bind(*e);
   ASSERT_TRUE(e->run());
   EXPECT_TRUE(chain.is_right());
@@ -159,7 +159,7 @@ TEST(Dynamic, ADeadlockIsProvedAndNamed) {
     CpuThreadsOptions options = dynamic(dispatch, 2);
     options.timeout = std::chrono::milliseconds(60000);
     options.lose_signals_of = 7;  // add1's second row
-    const auto e = prepare(plan_of(chain, 4, EventMode::kExact), options);
+    const auto e = prepare_dynamic(plan_of(chain, 4, EventMode::kExact), options);
     chain.bind(*e);
     for (int run = 0; run < 2; ++run) {
       const auto start = std::chrono::steady_clock::now();

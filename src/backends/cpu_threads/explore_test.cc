@@ -18,16 +18,16 @@
 namespace megartp {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-constexpr int64_t kColumns = 8;
+constexpr int64_t kRowColumns = 8;
 
 // y = x + b, z = y + x, y2 = y + b, y3 = y2 + b, out = y3 + b: y has two readers that nothing orders.
 OpGraph diamond() {
   OpGraph g("diamond");
-  const Tensor x = g.runtime_arg("x", DType::kBF16, {"M", kColumns});
-  const Tensor b = g.runtime_arg("b", DType::kBF16, {"M", kColumns});
+  const Tensor x = g.runtime_arg("x", DType::kBF16, {"M", kRowColumns});
+  const Tensor b = g.runtime_arg("b", DType::kBF16, {"M", kRowColumns});
   const Tensor y = g.add(x, b, "y");
   const Tensor z = g.add(y, x, "z");
   const Tensor y2 = g.add(y, b, "y2");
@@ -37,10 +37,10 @@ OpGraph diamond() {
 }
 
 // first = x + b, second = first + b.
-OpGraph chain() {
+OpGraph short_chain() {
   OpGraph g("chain");
-  const Tensor x = g.runtime_arg("x", DType::kBF16, {"M", kColumns});
-  const Tensor b = g.runtime_arg("b", DType::kBF16, {"M", kColumns});
+  const Tensor x = g.runtime_arg("x", DType::kBF16, {"M", kRowColumns});
+  const Tensor b = g.runtime_arg("b", DType::kBF16, {"M", kRowColumns});
   g.set_outputs({g.add(g.add(x, b, "first"), b, "second")});
   return g;
 }
@@ -113,7 +113,7 @@ TEST(Explore, ASoundPlanHasOneOutcome) {
 }
 
 TEST(Explore, TheBoundTensorsHoldTheSequentialResult) {
-  const Outcome o = explore(plan_of(chain(), 2, 2));
+  const Outcome o = explore(plan_of(short_chain(), 2, 2));
   ASSERT_EQ(o.outputs.size(), 1U);
   // x counts from 1, b from 2: x + b + b.
   for (size_t i = 0; i < o.outputs[0].size(); ++i)
@@ -121,7 +121,7 @@ TEST(Explore, TheBoundTensorsHoldTheSequentialResult) {
 }
 
 TEST(Explore, AMissingWaitReadsAStaleValue) {
-  KernelPlan plan = plan_of(chain(), 4, 3);  // first[0] on worker 0, second[0] on worker 1
+  KernelPlan plan = plan_of(short_chain(), 4, 3);  // first[0] on worker 0, second[0] on worker 1
   drop_waits(task(plan, 4));
   const Outcome o = explore(plan);
   EXPECT_TRUE(o.report.is_complete);
@@ -130,14 +130,14 @@ TEST(Explore, AMissingWaitReadsAStaleValue) {
   EXPECT_LT(o.report.num_different, o.report.num_executions);
   ASSERT_FALSE(o.report.findings.empty());
   EXPECT_THAT(o.report.findings[0], HasSubstr("'second.out' differs from byte 0 on"));
-  EXPECT_THAT(o.report.races, testing::ElementsAre(ExploreRace{0, 4, false}));
+  EXPECT_THAT(o.report.races, ::testing::ElementsAre(ExploreRace{0, 4, false}));
   EXPECT_EQ(describe(o.report.races[0], plan),
             "task 0 of first writes what task 4 of second reads, and nothing orders "
             "them");
 }
 
 TEST(Explore, AMissingWaitWithinOneQueueIsHarmless) {
-  KernelPlan plan = plan_of(chain(), 2, 2);  // first[r] and second[r] stand in one queue
+  KernelPlan plan = plan_of(short_chain(), 2, 2);  // first[r] and second[r] stand in one queue
   drop_waits(task(plan, 2));
   drop_waits(task(plan, 3));
   const Outcome o = explore(plan);
@@ -147,7 +147,7 @@ TEST(Explore, AMissingWaitWithinOneQueueIsHarmless) {
 }
 
 TEST(Explore, ADroppedSignalIsADeadlockThatNamesTheWaiter) {
-  KernelPlan plan = plan_of(chain(), 4, 3);
+  KernelPlan plan = plan_of(short_chain(), 4, 3);
   drop_signals(task(plan, 1));
   const Outcome o = explore(plan);
   EXPECT_EQ(o.report.num_deadlocks, o.report.num_executions);
@@ -158,7 +158,7 @@ TEST(Explore, ADroppedSignalIsADeadlockThatNamesTheWaiter) {
 }
 
 TEST(Explore, SwappedInstructionsAreACircle) {
-  KernelPlan plan = plan_of(chain(), 2, 2);
+  KernelPlan plan = plan_of(short_chain(), 2, 2);
   std::swap(plan.instructions[0], plan.instructions[1]);
   const Outcome o = explore(plan);
   EXPECT_EQ(o.report.num_deadlocks, 1U);
@@ -168,7 +168,7 @@ TEST(Explore, SwappedInstructionsAreACircle) {
 TEST(Explore, ALoweredThresholdOrADuplicatedSignalLetsAWaitPassEarly) {
   // Workers: 0 runs 0, 3, 6; 1 runs 1, 4, 7; 2 runs 2, 5. Task 7 (second[3]) needs what task 3 wrote.
   for (const bool lower_threshold : {true, false}) {
-    KernelPlan plan = plan_of(chain(), 4, 3, EventMode::kWhole);
+    KernelPlan plan = plan_of(short_chain(), 4, 3, EventMode::kWhole);
     if (lower_threshold) {
       task(plan, 4).waits[0].threshold = 3;
       // Whatever three signals it sees, task 0's is among them: task 3 stands behind it. Task 4 needs no more.
@@ -185,7 +185,7 @@ TEST(Explore, ALoweredThresholdOrADuplicatedSignalLetsAWaitPassEarly) {
     EXPECT_EQ(o.report.num_deadlocks, 0U);
     EXPECT_GT(o.report.num_different, 0U) << describe(o.report);
     EXPECT_LT(o.report.num_different, o.report.num_executions) << describe(o.report);
-    EXPECT_THAT(o.report.races, testing::Contains(ExploreRace{3, 7, false}));
+    EXPECT_THAT(o.report.races, ::testing::Contains(ExploreRace{3, 7, false}));
   }
 }
 
@@ -216,17 +216,17 @@ TEST(Explore, LimitsAndBadPlansAreNamed) {
     const auto e = prepare_explorer(std::make_shared<const KernelPlan>(plan));
     return e ? std::string("accepted") : e.error().message;
   };
-  EXPECT_THAT(message(plan_of(chain(), 70, 65)), HasSubstr("65 workers"));
-  KernelPlan plan = plan_of(chain(), 4, 3);
+  EXPECT_THAT(message(plan_of(short_chain(), 70, 65)), HasSubstr("65 workers"));
+  KernelPlan plan = plan_of(short_chain(), 4, 3);
   task(plan, 4).waits[0].event = 99;
   EXPECT_THAT(message(plan), HasSubstr("task 4 waits for event 99"));
-  plan = plan_of(chain(), 4, 3);
+  plan = plan_of(short_chain(), 4, 3);
   task(plan, 4).payload[0] = 1U << 30;
-  EXPECT_THAT(message(plan), testing::Not(HasSubstr("accepted")));
+  EXPECT_THAT(message(plan), ::testing::Not(HasSubstr("accepted")));
 }
 
 TEST(Explore, MaxExecutionsEndsTheSearch) {
-  KernelPlan plan = plan_of(chain(), 4, 3);
+  KernelPlan plan = plan_of(short_chain(), 4, 3);
   for (uint32_t t = 4; t < 8; ++t) drop_waits(task(plan, t));
   const Outcome o = explore(plan, {3});
   EXPECT_EQ(o.report.num_executions, 3U);
@@ -242,7 +242,7 @@ TEST(Explore, TheReductionJudgesAsAllOrdersDo) {
   };
   std::vector<Mutation> mutations;
   for (const EventMode mode : {EventMode::kExact, EventMode::kWhole}) {
-    const KernelPlan good = plan_of(chain(), 3, 2, mode);
+    const KernelPlan good = plan_of(short_chain(), 3, 2, mode);
     mutations.push_back({"none", good});
     for (uint32_t t = 0; t < good.num_tasks; ++t) {
       const auto add = [&](std::string what, const std::function<void(KernelPlan&, abi::Instruction&)>& change) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -63,6 +64,13 @@ class PlanRuntime {
 
   bool reached(const abi::Wait& wait) const {
     return events_.reached(wait.event, wait.threshold + run_offset(wait.event));
+  }
+  // The first wait of the task whose event has not come far enough.
+  std::optional<uint32_t> first_unreached(uint32_t task) const {
+    const abi::Instruction& i = instruction_of(task);
+    for (uint32_t k = 0; k < abi::num_waits(i); ++k)
+      if (!reached(i.waits[k])) return k;
+    return std::nullopt;
   }
   // How far the event is in this run; for reports.
   uint64_t count(uint32_t event) const;

@@ -1,6 +1,7 @@
 #include "backends/cpu_threads/stall_report.h"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -19,6 +20,7 @@ bool StallReport::same_places(const StallReport& other) const {
 StallReport look_at(const PlanRuntime& runtime, std::span<const WorkerState> states) {
   StallReport report;
   report.all_waiting = true;
+  bool any_waiting = false;
   for (const WorkerState& state : states) {
     StalledWorker s;
     s.phase = state.phase.load(std::memory_order_relaxed);
@@ -30,6 +32,7 @@ StallReport look_at(const PlanRuntime& runtime, std::span<const WorkerState> sta
         s.wait_idx < abi::num_waits(runtime.instruction_of(s.task))) {
       const abi::Wait& wait = runtime.instruction_of(s.task).waits[s.wait_idx];
       s.actual = runtime.count(wait.event);
+      any_waiting = true;
       if (s.actual >= wait.threshold) report.all_waiting = false;  // about to go on
     } else {
       // The parts of a look may be of different times; what does not fit together is no waiting.
@@ -38,6 +41,35 @@ StallReport look_at(const PlanRuntime& runtime, std::span<const WorkerState> sta
     }
     report.workers.push_back(s);
   }
+  report.all_waiting = report.all_waiting && any_waiting;
+  return report;
+}
+
+// Stuck when no task is under way and each that has not started waits for an event: only running tasks signal.
+StallReport look_at_tasks(const PlanRuntime& runtime, std::span<const WorkerState> states,
+                          std::span<const uint32_t> order) {
+  constexpr size_t kMaxHeldRecords = 16;
+  StallReport report = look_at(runtime, states);
+  const auto is_at_a_worker = [&report](uint32_t task) {
+    return std::ranges::any_of(
+        report.workers, [task](const StalledWorker& w) { return w.phase == WorkerPhase::kWaiting && w.task == task; });
+  };
+  report.all_waiting = true;
+  bool any_waiting = false;
+  for (const uint32_t t : order) {
+    const TaskState state = runtime.state(t);
+    if (state == TaskState::kSent) continue;
+    if (state == TaskState::kRan && t == runtime.options().lose_signals_of) continue;
+    const std::optional<uint32_t> wait = state == TaskState::kNotStarted ? runtime.first_unreached(t) : std::nullopt;
+    if (!wait) {  // under way, or about to be
+      report.all_waiting = false;
+      continue;
+    }
+    any_waiting = true;
+    if (report.held.size() < kMaxHeldRecords && !is_at_a_worker(t))
+      report.held.push_back({t, *wait, runtime.count(runtime.instruction_of(t).waits[*wait].event)});
+  }
+  report.all_waiting = report.all_waiting && any_waiting;
   return report;
 }
 

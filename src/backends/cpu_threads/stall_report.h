@@ -36,14 +36,20 @@ struct StallReport {
   std::vector<StalledWorker> workers;
   std::vector<HeldTask> held;
   uint64_t activity = 0;     // grows with everything that schedulers and workers do
-  bool all_waiting = false;  // every unfinished worker waits for an event that is not reached
+  bool all_waiting = false;  // somebody waits, and everything unfinished waits for an event that is not reached
   bool any_running = false;  // a tile is being computed, so the run is not stuck, however long it takes
 
   bool same_places(const StallReport& other) const;
 };
 
-// Fills `workers`, all_waiting and any_running from the states.
+// Fills `workers`, all_waiting and any_running from the states. A run whose work is done is not stuck, however long its
+// threads take to leave.
 StallReport look_at(const PlanRuntime& runtime, std::span<const WorkerState> states);
+
+// The same for the dynamic scheduler, under which a task that waits need not be at a worker: what counts are the tasks
+// of `order` (all of the plan). `held` gets the first of those that wait and are at no worker.
+StallReport look_at_tasks(const PlanRuntime& runtime, std::span<const WorkerState> states,
+                          std::span<const uint32_t> order);
 
 // A run that was given up: kDeadlock (`proved`: nobody is left who could signal) or kTimeout, and where everybody
 // stood. The message names the first stuck instruction; details has a line a worker: instruction, event, expected and

@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-Config tiny_config() {
+Config weights_config() {
   Config c;
   c.hidden_size = 320;  // ragged in K
   c.num_hidden_layers = 8;
@@ -42,7 +42,7 @@ class WeightsTest : public testing::Test {
 
   // A checkpoint of layer 6 with one tensor replaced or (dims empty) left out.
   std::string load_with(const std::string& name, const Buffer* other) {
-    EXPECT_TRUE(synth_weights(tiny_config(), {6}, 1, file("good")));
+    EXPECT_TRUE(synth_weights(weights_config(), {6}, 1, file("good")));
     const auto good = SafetensorsFile::open(file("good"));
     EXPECT_TRUE(good);
     std::vector<TensorToWrite> tensors;
@@ -52,14 +52,14 @@ class WeightsTest : public testing::Test {
         tensors.push_back({t.name, other->dtype, other->dims, other->bytes.get(), {}});
     }
     EXPECT_TRUE(write_safetensors(file("bad"), tensors));
-    const auto weights = load_weights(tiny_config(), 6, file("bad"));
+    const auto weights = load_weights(weights_config(), 6, file("bad"));
     if (!weights) EXPECT_THAT(weights.error().to_string(), HasSubstr(file("bad")));
     if (!weights)
       EXPECT_TRUE(weights.error().code == ErrorCode::kParse || weights.error().code == ErrorCode::kNotFound);
     return weights ? std::string("accepted") : weights.error().message;
   }
   Buffer copy_of(const std::string& name) {
-    EXPECT_TRUE(synth_weights(tiny_config(), {6}, 1, file("good")));
+    EXPECT_TRUE(synth_weights(weights_config(), {6}, 1, file("good")));
     const auto good = SafetensorsFile::open(file("good"));
     const TensorView* t = good->find(name);
     Buffer b = Buffer::make(t->dtype, t->dims);
@@ -89,25 +89,25 @@ TEST_F(WeightsTest, GoldenCheckpointBinds) {
 }
 
 TEST_F(WeightsTest, SynthesisedCheckpointBindsWithoutCopies) {
-  ASSERT_TRUE(synth_weights(tiny_config(), {5, 6, 8}, 7, file("w")));
+  ASSERT_TRUE(synth_weights(weights_config(), {5, 6, 8}, 7, file("w")));
   for (const int64_t layer : {5, 6, 8}) {
-    const auto weights = load_weights(tiny_config(), layer, file("w"));
+    const auto weights = load_weights(weights_config(), layer, file("w"));
     ASSERT_TRUE(weights) << weights.error().to_string();
     EXPECT_EQ(weights->items.size(), layer == 5 ? 11U : 18U);
   }
-  const auto weights = load_weights(tiny_config(), 6, file("w"));
+  const auto weights = load_weights(weights_config(), 6, file("w"));
   const auto* q_b = weights->find("model.layers.6.self_attn.q_b_proj.weight");
   EXPECT_EQ(q_b->data, weights->file->find("model.layers.6.self_attn.q_b_proj.weight")->data);
 }
 
 TEST_F(WeightsTest, ALayersBytesDependOnSeedAndLayerOnly) {
-  ASSERT_TRUE(synth_weights(tiny_config(), {6}, 7, file("a")));
-  ASSERT_TRUE(synth_weights(tiny_config(), {2, 5, 6}, 7, file("b")));
-  ASSERT_TRUE(synth_weights(tiny_config(), {6}, 8, file("c")));
-  const auto a = load_weights(tiny_config(), 6, file("a"));
-  const auto b = load_weights(tiny_config(), 6, file("b"));
-  const auto c = load_weights(tiny_config(), 6, file("c"));
-  const auto other = load_weights(tiny_config(), 2, file("b"));
+  ASSERT_TRUE(synth_weights(weights_config(), {6}, 7, file("a")));
+  ASSERT_TRUE(synth_weights(weights_config(), {2, 5, 6}, 7, file("b")));
+  ASSERT_TRUE(synth_weights(weights_config(), {6}, 8, file("c")));
+  const auto a = load_weights(weights_config(), 6, file("a"));
+  const auto b = load_weights(weights_config(), 6, file("b"));
+  const auto c = load_weights(weights_config(), 6, file("c"));
+  const auto other = load_weights(weights_config(), 2, file("b"));
   ASSERT_TRUE(a && b && c && other);
   for (size_t i = 0; i < a->items.size(); ++i) {
     EXPECT_EQ(std::memcmp(a->items[i].data, b->items[i].data, a->items[i].num_bytes), 0) << a->items[i].graph_tensor;
@@ -119,7 +119,7 @@ TEST_F(WeightsTest, ALayersBytesDependOnSeedAndLayerOnly) {
 
 TEST_F(WeightsTest, ChunksDoNotShowInTheBytes) {
   // 2304 x 2304 = 5.06 MiB: two chunks, of which the first ends inside a row.
-  Config config = tiny_config();
+  Config config = weights_config();
   config.hidden_size = 2304;
   config.q_lora_rank = 2304;
   ASSERT_TRUE(synth_weights(config, {6}, 3, file("big")));
@@ -139,10 +139,10 @@ TEST_F(WeightsTest, ChunksDoNotShowInTheBytes) {
 }
 
 TEST_F(WeightsTest, ValuesLookLikeARealCheckpoint) {
-  ASSERT_TRUE(synth_weights(tiny_config(), {6}, 7, file("w")));
-  const auto weights = load_weights(tiny_config(), 6, file("w"));
+  ASSERT_TRUE(synth_weights(weights_config(), {6}, 7, file("w")));
+  const auto weights = load_weights(weights_config(), 6, file("w"));
   ASSERT_TRUE(weights);
-  for (const WeightSpec& spec : layer_weights(tiny_config(), 6)) {
+  for (const WeightSpec& spec : layer_weights(weights_config(), 6)) {
     if (spec.kind != WeightSpec::Kind::kFp8) continue;
     const auto* codes = reinterpret_cast<const e4m3*>(weights->find(spec.name)->data);
     const std::string scale_name = spec.name + "_scale_inv";
@@ -177,7 +177,7 @@ TEST_F(WeightsTest, ValuesLookLikeARealCheckpoint) {
 TEST_F(WeightsTest, ProgressEndsAtTheFileSize) {
   uint64_t last = 0;
   uint64_t total = 0;
-  ASSERT_TRUE(synth_weights(tiny_config(), {6}, 7, file("w"), [&](uint64_t d, uint64_t t) {
+  ASSERT_TRUE(synth_weights(weights_config(), {6}, 7, file("w"), [&](uint64_t d, uint64_t t) {
     EXPECT_GE(d, last);
     last = d;
     total = t;
@@ -223,11 +223,11 @@ TEST_F(WeightsTest, ScanCanBeLeftOut) {
   const Buffer b = copy_of(q_b);
   b.as<uint8_t>()[0] = 0x7f;
   EXPECT_NE(load_with(q_b, &b), "accepted");
-  EXPECT_TRUE(load_weights(tiny_config(), 6, file("bad"), false));
+  EXPECT_TRUE(load_weights(weights_config(), 6, file("bad"), false));
 }
 
 TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
-  ASSERT_TRUE(synth_weights(tiny_config(), {6}, 7, file("good")));
+  ASSERT_TRUE(synth_weights(weights_config(), {6}, 7, file("good")));
   const auto good = SafetensorsFile::open(file("good"));
   std::vector<TensorToWrite> tensors;
   for (const TensorView& t : good->tensors()) tensors.push_back({t.name, t.dtype, t.dims, t.data, {}});
@@ -244,8 +244,8 @@ TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
   ++length;
   std::memcpy(bytes.data(), &length, 8);
   std::ofstream(file("shifted"), std::ios::binary) << bytes;
-  const auto aligned = load_weights(tiny_config(), 6, file("aligned"));
-  const auto shifted = load_weights(tiny_config(), 6, file("shifted"));
+  const auto aligned = load_weights(weights_config(), 6, file("aligned"));
+  const auto shifted = load_weights(weights_config(), 6, file("shifted"));
   ASSERT_TRUE(aligned && shifted);
   // The writer can align every tensor whose size is a multiple of 16 bytes; only odd-sized small ones are copied.
   for (const Buffer& copy : aligned->copies) EXPECT_NE(copy.num_bytes % 16, 0U) << copy.num_bytes;
@@ -257,10 +257,11 @@ TEST_F(WeightsTest, MisalignedTensorsAreCopied) {
 }
 
 TEST_F(WeightsTest, LayersThatDoNotExist) {
-  EXPECT_THAT(synth_weights(tiny_config(), {9}, 1, file("w")).error().to_string(), HasSubstr("layer 9 does not exist"));
-  EXPECT_THAT(load_weights(tiny_config(), -1, file("w")).error().to_string(), HasSubstr("layer -1 does not exist"));
-  EXPECT_THAT(synth_weights(tiny_config(), {}, 1, file("w")).error().to_string(), HasSubstr("no layers"));
-  EXPECT_THAT(synth_weights(tiny_config(), {6, 6}, 1, file("w")).error().to_string(), HasSubstr("is given twice"));
+  EXPECT_THAT(synth_weights(weights_config(), {9}, 1, file("w")).error().to_string(),
+              HasSubstr("layer 9 does not exist"));
+  EXPECT_THAT(load_weights(weights_config(), -1, file("w")).error().to_string(), HasSubstr("layer -1 does not exist"));
+  EXPECT_THAT(synth_weights(weights_config(), {}, 1, file("w")).error().to_string(), HasSubstr("no layers"));
+  EXPECT_THAT(synth_weights(weights_config(), {6, 6}, 1, file("w")).error().to_string(), HasSubstr("is given twice"));
   EXPECT_FALSE(fs::exists(file("w")));
 }
 

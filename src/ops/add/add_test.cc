@@ -5,7 +5,7 @@
 #include "support/instruction_fuzz.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::add_test {
 namespace {
 
 OpCase add_case(int64_t m, int64_t n) {
@@ -63,4 +63,4 @@ TEST(Add, InstructionCheckKeepsTilesInside) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::add_test

@@ -5,7 +5,7 @@
 #include "support/instruction_fuzz.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::gemm_test {
 namespace {
 
 OpCase gemm_case(int64_t m, int64_t n, int64_t k) {
@@ -83,4 +83,4 @@ TEST(Gemm, InstructionCheckKeepsTilesInside) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::gemm_test

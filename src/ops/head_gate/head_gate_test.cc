@@ -4,7 +4,7 @@
 #include "support/instruction_fuzz.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::head_gate_test {
 namespace {
 
 OpCase gate_case(int64_t m, int64_t hidden, int64_t heads) {
@@ -78,4 +78,4 @@ TEST(HeadGate, InstructionCheckKeepsTilesInside) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::head_gate_test

@@ -13,7 +13,7 @@
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::indexer_k_test {
 namespace {
 
 struct Sizes {
@@ -270,4 +270,4 @@ TEST(Hadamard, IsItsOwnInverseAndMatchesItsDefinition) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::indexer_k_test

@@ -10,7 +10,7 @@
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::indexer_q_test {
 namespace {
 
 struct Sizes {
@@ -233,4 +233,4 @@ TEST(IndexerQ, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::indexer_q_test

@@ -12,7 +12,7 @@
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::indexer_score_test {
 namespace {
 
 struct Batch {
@@ -273,4 +273,4 @@ TEST(IndexerScore, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::indexer_score_test

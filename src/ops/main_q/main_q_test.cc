@@ -12,7 +12,7 @@
 #include "support/op_harness.h"
 #include "support/test_lower_context.h"
 
-namespace megartp::test {
+namespace megartp::test::main_q_test {
 namespace {
 
 struct Dims {
@@ -207,4 +207,4 @@ TEST(MainQ, InferenceNamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::main_q_test

@@ -7,7 +7,7 @@
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::q_absorb_test {
 namespace {
 
 struct Sizes {
@@ -162,4 +162,4 @@ TEST(QAbsorb, EveryBuildOfTheKernelGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::q_absorb_test

@@ -17,7 +17,7 @@
 #include "support/op_harness.h"
 #include "support/test_lower_context.h"
 
-namespace megartp::test {
+namespace megartp::test::qkv_a_test {
 namespace {
 
 using ops::QkvASlot;
@@ -300,4 +300,4 @@ TEST(QkvA, InferenceNamesWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::qkv_a_test

@@ -6,7 +6,7 @@
 #include "support/instruction_fuzz.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::rmsnorm_test {
 namespace {
 
 OpCase rmsnorm_case(int64_t m, int64_t n, double stddev = 1.0) {
@@ -85,4 +85,4 @@ TEST(Rmsnorm, InstructionCheckKeepsTilesInside) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::rmsnorm_test

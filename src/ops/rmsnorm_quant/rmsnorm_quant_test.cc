@@ -11,7 +11,7 @@
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
-namespace megartp::test {
+namespace megartp::test::rmsnorm_quant_test {
 namespace {
 
 enum Output : size_t { kResidual, kY, kQ, kScale };
@@ -153,4 +153,4 @@ TEST(RmsnormQuant, InstructionCheckKeepsTilesInside) {
 }
 
 }  // namespace
-}  // namespace megartp::test
+}  // namespace megartp::test::rmsnorm_quant_test

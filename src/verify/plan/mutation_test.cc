@@ -246,14 +246,14 @@ struct Count {
   size_t total() const { return harmful_refused + harmless_accepted + harmful_accepted + harmless_refused; }
 };
 
-std::string text(const PlanProof& proof) {
+std::string findings_text(const PlanProof& proof) {
   std::string out;
   for (const PlanFinding& f : proof.findings) out += std::string(to_string(f.fault)) + ": " + f.message + "\n";
   return out;
 }
 
 void judge_all(const KernelPlan& base, const std::string& what, Count& count) {
-  ASSERT_TRUE(prove_plan(base).is_proved()) << what << "\n" << text(prove_plan(base));
+  ASSERT_TRUE(prove_plan(base).is_proved()) << what << "\n" << findings_text(prove_plan(base));
   const test::Judgement sound = test::judge_plan(base);
   ASSERT_FALSE(sound.is_harmful) << what << ": " << sound.why;
   for (const Mutant& m : Mutator(base).all()) {
@@ -264,7 +264,7 @@ void judge_all(const KernelPlan& base, const std::string& what, Count& count) {
       EXPECT_FALSE(proof.is_proved()) << what << ", " << m.what << ": " << truth.why;
     } else {
       ++(proof.is_proved() ? count.harmless_accepted : count.harmless_refused);
-      EXPECT_TRUE(proof.is_proved()) << what << ", " << m.what << " is harmless, but\n" << text(proof);
+      EXPECT_TRUE(proof.is_proved()) << what << ", " << m.what << " is harmless, but\n" << findings_text(proof);
     }
   }
 }

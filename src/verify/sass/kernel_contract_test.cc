@@ -11,7 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-Error error_of(std::string_view text) {
+Error contract_error(std::string_view text) {
   const auto c = cubin_contract_from_json(text);
   EXPECT_FALSE(c) << text;
   return c ? Error{} : c.error();
@@ -40,22 +40,23 @@ TEST(KernelContract, ReadsEveryField) {
 }
 
 TEST(KernelContract, ErrorsNameThePlace) {
-  EXPECT_THAT(error_of("[]").to_string(), HasSubstr("expected an object"));
-  EXPECT_THAT(error_of(R"({"cubin_contract": 2, "kernels": []})").to_string(), HasSubstr("unknown version"));
-  EXPECT_THAT(error_of(with_kernel(R"("waits": "all")")).to_string(),
+  EXPECT_THAT(contract_error("[]").to_string(), HasSubstr("expected an object"));
+  EXPECT_THAT(contract_error(R"({"cubin_contract": 2, "kernels": []})").to_string(), HasSubstr("unknown version"));
+  EXPECT_THAT(contract_error(with_kernel(R"("waits": "all")")).to_string(),
               AllOf(HasSubstr("'trigger' is missing"), HasSubstr("kernels[0]")));
-  EXPECT_THAT(error_of(with_kernel(R"("waits": "often", "trigger": "none")")).to_string(),
+  EXPECT_THAT(contract_error(with_kernel(R"("waits": "often", "trigger": "none")")).to_string(),
               AllOf(HasSubstr("expected one of 'all', 'some', 'none'"), HasSubstr("kernels[0].waits")));
-  EXPECT_THAT(error_of(with_kernel(R"("waits": "all", "trigger": "none", "pre_wait_reads": ["w"])")).to_string(),
+  EXPECT_THAT(contract_error(with_kernel(R"("waits": "all", "trigger": "none", "pre_wait_reads": ["w"])")).to_string(),
               AllOf(HasSubstr("'w' is none of this kernel's params"), HasSubstr("kernels[0].pre_wait_reads")));
   EXPECT_THAT(
-      error_of(with_kernel(R"("waits": "all", "trigger": "none", "params": [{"name": "w", "index": -1}])")).to_string(),
+      contract_error(with_kernel(R"("waits": "all", "trigger": "none", "params": [{"name": "w", "index": -1}])"))
+          .to_string(),
       HasSubstr("kernels[0].params[0].index"));
-  EXPECT_THAT(error_of(with_kernel(R"("waits": "all", "trigger": "none", "max_registers": "few")")).to_string(),
+  EXPECT_THAT(contract_error(with_kernel(R"("waits": "all", "trigger": "none", "max_registers": "few")")).to_string(),
               HasSubstr("kernels[0].max_registers"));
-  EXPECT_THAT(error_of(with_kernel(R"("waits": "all", "trigger": "none", "typo": 1)")).to_string(),
+  EXPECT_THAT(contract_error(with_kernel(R"("waits": "all", "trigger": "none", "typo": 1)")).to_string(),
               HasSubstr("unknown key 'typo'"));
-  EXPECT_THAT(error_of(R"({"cubin_contract": 1, "kernels": [{"kernel": "k", "waits": "all", "trigger": "none"},
+  EXPECT_THAT(contract_error(R"({"cubin_contract": 1, "kernels": [{"kernel": "k", "waits": "all", "trigger": "none"},
                                                             {"kernel": "k", "waits": "all", "trigger": "none"}]})")
                   .to_string(),
               HasSubstr("'k' has two contracts"));

@@ -46,7 +46,7 @@ CubinKernel kernel_of(Code code) {
 }
 KernelScan scan(Code code) { return scan_kernel(kernel_of(std::move(code))); }
 
-CubinKernel fixture(const std::string& name) {
+CubinKernel fixture_kernel(const std::string& name) {
   return load_cubin(fmt::format("{}/tests/faults/cubin/{}.cubin", MEGARTP_SOURCE_DIR, name)).value().kernels.at(0);
 }
 CubinContract contract(const std::string& name) {
@@ -194,7 +194,7 @@ TEST(SassScan, EveryWaitIsNeeded) {
                                                        {"call_before_wait_ok", "call_before_wait"}};
   size_t mutations = 0;
   for (const auto& [name, contract_name] : sound) {
-    const CubinKernel good = fixture(name);
+    const CubinKernel good = fixture_kernel(name);
     const CubinContract c = contract(contract_name);
     ASSERT_TRUE(compare_with_contract({scan_kernel(good)}, c).empty()) << name;
     for (size_t i = 0; i < good.code.size(); ++i) {
@@ -216,7 +216,7 @@ TEST(SassScan, EveryWaitIsNeeded) {
 // it.
 TEST(SassScan, AccessSwappedBeforeTheWait) {
   for (const char* name : {"restrict_hoist_ok", "early_exit_ok", "wait_in_loop_ok", "store_before_wait_ok"}) {
-    const CubinKernel good = fixture(name);
+    const CubinKernel good = fixture_kernel(name);
     const std::string contract_name = std::string(name).substr(0, std::string(name).size() - 3);
     const KernelScan s = scan_kernel(good);
     ASSERT_EQ(s.waits.size(), 1U) << name;
@@ -233,7 +233,7 @@ TEST(SassScan, AccessSwappedBeforeTheWait) {
 }
 
 TEST(SassScan, TracesPointersThroughStructsAndIndices) {
-  const KernelScan s = scan_kernel(fixture("prefetch_mutable"));
+  const KernelScan s = scan_kernel(fixture_kernel("prefetch_mutable"));
   ASSERT_TRUE(s.is_traced);
   for (const AccessSite& a : s.accesses) {
     EXPECT_TRUE(a.base.is_known()) << a.offset << " " << a.text;
