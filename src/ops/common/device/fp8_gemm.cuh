@@ -66,6 +66,29 @@ struct GemmTile {
   uint32_t block_count;
 };
 
+// Of a projection [N, K] with scales [ceil(N / 128), k_blocks]: weight rows from n_begin (a multiple of kTileN), rows
+// of x from m_begin, K blocks [block_begin, block_begin + block_count). `pieces`, `w_scale` and `x_scale` are the
+// tensors.
+template <class S>
+__device__ inline GemmTile gemm_tile(const TensorMap& x_map, const float* x_scale, const TensorMap& w_map,
+                                     const uint8_t* pieces, const float* w_scale, uint32_t k_blocks, uint32_t n_begin,
+                                     uint32_t m, uint32_t m_begin, uint32_t block_begin, uint32_t block_count) {
+  GemmTile t;
+  t.piece_row_bytes = k_blocks * kPieceBytes;
+  t.pieces = pieces + uint64_t{n_begin / kPieceRows} * t.piece_row_bytes + block_begin * kPieceBytes;
+  t.w_map = &w_map;
+  t.n_begin = n_begin;
+  t.w_scale = w_scale + uint64_t{n_begin / 128} * k_blocks + block_begin;
+  t.x_map = &x_map;
+  t.x_scale = x_scale + block_begin;
+  t.x_scale_stride = k_blocks;
+  t.m_begin = m_begin;
+  t.m_count = min(static_cast<uint32_t>(S::kTileM), m - m_begin);
+  t.block_begin = block_begin;
+  t.block_count = block_count;
+  return t;
+}
+
 template <class S>
 struct GemmSmem {
   uint8_t* ring;

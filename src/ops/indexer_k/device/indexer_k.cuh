@@ -32,6 +32,25 @@ struct IndexerKParams {
   uint32_t pow2_scale;
 };
 
+// v: this lane's four of 128 sums of a row, rounded to BF16 and normalised; `gain` and `bias` are BF16.
+__device__ inline void layer_norm(float (&v)[4], const uint2& gain, const uint2& bias, float eps) {
+  float sum = 0.0F;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    v[k] = round_bf16(v[k]);
+    sum += v[k];
+  }
+  const float mean = __fdiv_rn(warp_sum(sum), 128.0F);
+  float squares = 0.0F;
+#pragma unroll
+  for (int k = 0; k < 4; ++k) squares += (v[k] - mean) * (v[k] - mean);
+  const float factor = norm_factor(warp_sum(squares), 128.0F, eps);
+  const float g[4] = {bf16_low(gain.x), bf16_high(gain.x), bf16_low(gain.y), bf16_high(gain.y)};
+  const float b[4] = {bf16_low(bias.x), bf16_high(bias.x), bf16_low(bias.y), bf16_high(bias.y)};
+#pragma unroll
+  for (int k = 0; k < 4; ++k) v[k] = (v[k] - mean) * factor * g[k] + b[k];
+}
+
 // Grid: splits (cluster of kSplits along x), M tiles.
 template <class S, int kSplits, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__ IndexerKParams p) {
@@ -53,19 +72,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
 
   const uint32_t split = blockIdx.x;
   const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
-  GemmTile t;
-  t.piece_row_bytes = p.k_blocks * kPieceBytes;
-  t.pieces = p.pieces + range.begin * kPieceBytes;
-  t.w_map = &p.w_map;
-  t.n_begin = 0;
-  t.w_scale = p.w_scale + range.begin;
-  t.x_map = &p.x_map;
-  t.x_scale = p.x_scale + range.begin;
-  t.x_scale_stride = p.k_blocks;
-  t.m_begin = m_begin;
-  t.m_count = m_count;
-  t.block_begin = range.begin;
-  t.block_count = range.count;
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, 0, p.m, m_begin,
+                                  range.begin, range.count);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);
@@ -103,21 +111,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
       if (slot[i] < 0) continue;
       float v[4];
       rows.sum(threadIdx.x / 32 + kWarps * i, v);
-      float sum = 0.0F;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) {
-        v[k] = round_bf16(v[k]);
-        sum += v[k];
-      }
-      const float mean = __fdiv_rn(warp_sum(sum), 128.0F);
-      float squares = 0.0F;
-#pragma unroll
-      for (int k = 0; k < 4; ++k) squares += (v[k] - mean) * (v[k] - mean);
-      const float factor = norm_factor(warp_sum(squares), 128.0F, p.eps);
-      const float g[4] = {bf16_low(gain.x), bf16_high(gain.x), bf16_low(gain.y), bf16_high(gain.y)};
-      const float b[4] = {bf16_low(bias.x), bf16_high(bias.x), bf16_low(bias.y), bf16_high(bias.y)};
-#pragma unroll
-      for (int k = 0; k < 4; ++k) v[k] = (v[k] - mean) * factor * g[k] + b[k];
+      layer_norm(v, gain, bias, p.eps);
       float scale;
       const uint32_t codes = indexer_row(v, rope[i], options, &scale);
       uint8_t* page = p.cache + uint64_t(slot[i] / 64) * (64 * 132);

@@ -55,19 +55,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
   const uint32_t split = blockIdx.x % kSplits;
   const uint32_t head = blockIdx.x / kSplits;
   const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
-  GemmTile t;
-  t.piece_row_bytes = p.k_blocks * kPieceBytes;
-  t.pieces = p.pieces + uint64_t{head} * 2 * t.piece_row_bytes + range.begin * kPieceBytes;
-  t.w_map = &p.w_map;
-  t.n_begin = head * 128;
-  t.w_scale = p.w_scale + uint64_t{head} * p.k_blocks + range.begin;
-  t.x_map = &p.x_map;
-  t.x_scale = p.x_scale + range.begin;
-  t.x_scale_stride = p.k_blocks;
-  t.m_begin = m_begin;
-  t.m_count = m_count;
-  t.block_begin = range.begin;
-  t.block_count = range.count;
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, head * 128, p.m,
+                                  m_begin, range.begin, range.count);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);

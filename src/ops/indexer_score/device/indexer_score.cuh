@@ -84,6 +84,74 @@ __device__ inline void store_scores(const IndexerScoreParams& p, const float (&s
   }
 }
 
+// By the loader warp: q, then pages [first_page, end).
+template <int kHeads, class Frame>
+__device__ inline void load_pages(const IndexerScoreParams& p, const ScoreSmem& smem, const int32_t* table,
+                                  uint32_t row_begin, uint32_t first_page, uint32_t end, const Frame& frame) {
+  const uint32_t lane = lane_index();
+  if (lane == 0) {
+    tma_prefetch_map(&p.q_map);
+    tma_prefetch_map(&p.key_map);
+  }
+  const uint32_t count = end - first_page;
+  int32_t pages = lane < count ? table[first_page + lane] : -1;
+  frame.wait_inputs();
+  if (lane == 0) {
+    // q and the newest keys were written by ordinary stores; the copy engine reads them.
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    mbarrier_arrive_expect(&smem.full[kScoreStages], kScorePairs * 128);
+    tma_load_2d(smem.q, &p.q_map, 0, row_begin * kHeads, &smem.full[kScoreStages]);
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    if (i != 0 && i % 32 == 0) pages = i + lane < count ? table[first_page + i + lane] : -1;
+    const int32_t page = __shfl_sync(0xffffffffU, pages, i % 32);
+    if (lane != 0) continue;
+    const uint32_t stage = i % kScoreStages;
+    if (i >= kScoreStages) mbarrier_wait(&smem.empty[stage], (i / kScoreStages - 1) & 1);
+    const bool is_valid = page >= 0 && page < p.num_pages;
+    smem.is_there[stage] = is_valid ? 1 : 0;
+    if (is_valid) {
+      mbarrier_arrive_expect(&smem.full[stage], 8192 + 256);
+      tma_load_3d(smem.keys + stage * 8192, &p.key_map, 0, 0, page, &smem.full[stage]);
+      bulk_load(smem.scales + stage * 64, p.cache + uint64_t(page) * 8448 + 8192, 256, &smem.full[stage]);
+    } else {
+      mbarrier_arrive(&smem.full[stage]);
+    }
+  }
+}
+
+// By the consumers: adds to `sums` what this lane has of page `i` of the CTA, and fills `scale`, for keys `key` and
+// `key` + 8. False when the page is not in the cache.
+template <int kHeads>
+__device__ inline bool score_page(const ScoreSmem& smem, uint32_t i, uint32_t key,
+                                  float (&sums)[kScorePairs / kHeads][2], float (&scale)[2]) {
+  const uint32_t stage = i % kScoreStages;
+  mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
+  const bool is_there = smem.is_there[stage] != 0;
+  float d[kScorePairs / 2];
+  const uint64_t keys = wgmma_descriptor(smem.keys + stage * 8192);
+  const uint64_t pairs = wgmma_descriptor(smem.q);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) WgmmaFp8<kScorePairs>::run(d, keys + 2 * k, pairs + 2 * k, k != 0);
+  wgmma_commit();
+  scale[0] = smem.scales[stage * 64 + key];
+  scale[1] = smem.scales[stage * 64 + key + 8];
+  wgmma_wait<0>();
+  wgmma_hold(d);
+  if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
+#pragma unroll
+  for (int j = 0; j < kScorePairs / 8; ++j) {
+    const int t = j * 8 / kHeads;
+    const float2 w = smem.weights[4 * j + lane_index() % 4];
+    sums[t][0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[t][0]);
+    sums[t][0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[t][0]);
+    sums[t][1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[t][1]);
+    sums[t][1] = fmaf(w.y, fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
+  }
+  return is_there;
+}
+
 // Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128.
 template <int kHeads, int kWait>
 __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_constant__ IndexerScoreParams p) {
@@ -126,37 +194,8 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
   const uint32_t page_end = min(first_page + p.pages_per_cta, ceil_div(p.columns, 64));
 
   if (warp_index() == 4) {
-    if (first_page < visible_pages) {
-      if (lane == 0) {
-        tma_prefetch_map(&p.q_map);
-        tma_prefetch_map(&p.key_map);
-      }
-      const uint32_t end = min(page_end, visible_pages) - first_page;
-      int32_t pages = lane < end ? table[first_page + lane] : -1;
-      frame.wait_inputs();
-      if (lane == 0) {
-        // q and the newest keys were written by ordinary stores; the copy engine reads them.
-        asm volatile("fence.proxy.async.global;" ::: "memory");
-        mbarrier_arrive_expect(&smem.full[kScoreStages], kScorePairs * 128);
-        tma_load_2d(smem.q, &p.q_map, 0, row_begin * kHeads, &smem.full[kScoreStages]);
-      }
-      for (uint32_t i = 0; i < end; ++i) {
-        if (i != 0 && i % 32 == 0) pages = i + lane < end ? table[first_page + i + lane] : -1;
-        const int32_t page = __shfl_sync(0xffffffffU, pages, i % 32);
-        if (lane != 0) continue;
-        const uint32_t stage = i % kScoreStages;
-        if (i >= kScoreStages) mbarrier_wait(&smem.empty[stage], (i / kScoreStages - 1) & 1);
-        const bool is_valid = page >= 0 && page < p.num_pages;
-        smem.is_there[stage] = is_valid ? 1 : 0;
-        if (is_valid) {
-          mbarrier_arrive_expect(&smem.full[stage], 8192 + 256);
-          tma_load_3d(smem.keys + stage * 8192, &p.key_map, 0, 0, page, &smem.full[stage]);
-          bulk_load(smem.scales + stage * 64, p.cache + uint64_t(page) * 8448 + 8192, 256, &smem.full[stage]);
-        } else {
-          mbarrier_arrive(&smem.full[stage]);
-        }
-      }
-    }
+    if (first_page < visible_pages)
+      load_pages<kHeads>(p, smem, table, row_begin, first_page, min(page_end, visible_pages), frame);
   } else {
     const uint32_t q = lane % 4;
     const uint32_t key = warp_index() * 16 + lane / 4;
@@ -174,38 +213,13 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
 #pragma unroll
     for (int i = 0; i < (kTokens + 3) / 4; ++i) visible[i] = __shfl_sync(0xffffffffU, length, i * 4 + q);
     if (first_page < visible_pages) mbarrier_wait(&smem.full[kScoreStages], 0);
-    frame.mark(0);
     for (uint32_t i = 0; first_page + i < page_end; ++i) {
       const uint32_t page_index = first_page + i;
       float sums[kTokens][2] = {};
       float scale[2] = {};
       bool is_there = page_index < visible_pages;
       if (is_there) {
-        const uint32_t stage = i % kScoreStages;
-        mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
-        is_there = smem.is_there[stage] != 0;
-        float d[kScorePairs / 2];
-        const uint64_t keys = wgmma_descriptor(smem.keys + stage * 8192);
-        const uint64_t pairs = wgmma_descriptor(smem.q);
-        wgmma_fence();
-#pragma unroll
-        for (int k = 0; k < 4; ++k) WgmmaFp8<kScorePairs>::run(d, keys + 2 * k, pairs + 2 * k, k != 0);
-        wgmma_commit();
-        scale[0] = smem.scales[stage * 64 + key];
-        scale[1] = smem.scales[stage * 64 + key + 8];
-        wgmma_wait<0>();
-        wgmma_hold(d);
-        frame.mark(1);
-        if (lane == 0) mbarrier_arrive(&smem.empty[stage]);
-#pragma unroll
-        for (int j = 0; j < kScorePairs / 8; ++j) {
-          const int t = j * 8 / kHeads;
-          const float2 w = smem.weights[4 * j + q];
-          sums[t][0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[t][0]);
-          sums[t][0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[t][0]);
-          sums[t][1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[t][1]);
-          sums[t][1] = fmaf(w.y, fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
-        }
+        is_there = score_page<kHeads>(smem, i, key, sums, scale);
       }
       store_scores<kTokens>(p, sums, scale, is_there, page_index * 64 + key, row_begin, row_count, visible);
     }

@@ -45,19 +45,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
   __syncthreads();
   frame.after_prologue();
 
-  GemmTile t;
-  t.n_begin = blockIdx.x * S::kTileN;
-  t.piece_row_bytes = p.k_blocks * kPieceBytes;
-  t.pieces = p.pieces + uint64_t{t.n_begin / 64} * t.piece_row_bytes;
-  t.w_map = &p.w_map;
-  t.w_scale = p.w_scale + uint64_t{t.n_begin / 128} * p.k_blocks;
-  t.x_map = &p.x_map;
-  t.x_scale = p.x_scale;
-  t.x_scale_stride = p.k_blocks;
-  t.m_begin = blockIdx.y * S::kTileM;
-  t.m_count = min(static_cast<uint32_t>(S::kTileM), p.m - t.m_begin);
-  t.block_begin = 0;
-  t.block_count = p.k_blocks;
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, blockIdx.x * S::kTileN,
+                                  p.m, blockIdx.y * S::kTileM, 0, p.k_blocks);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);

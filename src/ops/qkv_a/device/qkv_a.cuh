@@ -44,20 +44,9 @@ __global__ void __launch_bounds__(S::kThreads) qkv_a_gemm(const __grid_constant_
   const uint32_t n_begin = n_tile * S::kTileN;
   const uint32_t n_count = min(static_cast<uint32_t>(S::kTileN), (is_kv ? p.n_kv : p.n_q) - n_begin);
   const BlockRange range = split_blocks(p.k_blocks, p.splits, split);
-  GemmTile t;
-  t.piece_row_bytes = p.k_blocks * kPieceBytes;
-  t.pieces =
-      (is_kv ? p.kv_pieces : p.q_pieces) + uint64_t{n_begin / 64} * t.piece_row_bytes + range.begin * kPieceBytes;
-  t.w_map = is_kv ? &p.kv_map : &p.q_map;
-  t.n_begin = n_begin;
-  t.w_scale = (is_kv ? p.kv_scale : p.q_scale) + uint64_t{n_begin / 128} * p.k_blocks + range.begin;
-  t.x_map = &p.x_map;
-  t.x_scale = p.x_scale + range.begin;
-  t.x_scale_stride = p.k_blocks;
-  t.m_begin = blockIdx.y * S::kTileM;
-  t.m_count = min(static_cast<uint32_t>(S::kTileM), p.m - t.m_begin);
-  t.block_begin = range.begin;
-  t.block_count = range.count;
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, is_kv ? p.kv_map : p.q_map, is_kv ? p.kv_pieces : p.q_pieces,
+                                  is_kv ? p.kv_scale : p.q_scale, p.k_blocks, n_begin, p.m, blockIdx.y * S::kTileM,
+                                  range.begin, range.count);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);
@@ -94,6 +83,22 @@ struct QkvAFinalizeParams {
   uint32_t pow2_scale;
   uint32_t mla_pow2_scale;
 };
+
+// Eight values of a row of kv from column 8 * at: BF16 to kv; to the cache record the latent's codes and scales, or the
+// key's BF16.
+__device__ inline void store_kv(const QkvAFinalizeParams& p, uint32_t row, uint64_t slot, uint32_t at, bool is_latent,
+                                const float (&v)[8], const uint2& codes, float scale) {
+  const uint4 halves{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])};
+  *reinterpret_cast<uint4*>(p.kv + uint64_t{row} * (p.kv_lora + p.rope) + at * 8) = halves;
+  const uint32_t groups = ceil_div(p.kv_lora, 128);
+  uint8_t* record = p.cache + slot * (p.kv_lora + 4 * groups + 2 * p.rope);
+  if (is_latent) {
+    *reinterpret_cast<uint2*>(record + at * 8) = codes;
+    if (at % 16 == 0) *reinterpret_cast<float*>(record + p.kv_lora + at / 16 * 4) = scale;
+  } else {
+    *reinterpret_cast<uint4*>(record + p.kv_lora + 4 * groups + (at * 8 - p.kv_lora) * 2) = halves;
+  }
+}
 
 // Grid: M rows, 2 parts. Widths are multiples of 8; kThreads * 8 values at least.
 template <int kThreads, int kSplits, int kWait>
@@ -168,17 +173,7 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
     }
     return;
   }
-  if (!is_normed && !is_key) return;
-  const uint4 halves{pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]), pack_bf16(v[4], v[5]), pack_bf16(v[6], v[7])};
-  *reinterpret_cast<uint4*>(p.kv + uint64_t{row} * n_kv + at * 8) = halves;
-  const uint32_t groups = ceil_div(p.kv_lora, 128);
-  uint8_t* record = p.cache + slot * (p.kv_lora + 4 * groups + 2 * p.rope);
-  if (is_normed) {
-    *reinterpret_cast<uint2*>(record + at * 8) = codes;
-    if (at % 16 == 0) *reinterpret_cast<float*>(record + p.kv_lora + at / 16 * 4) = scale;
-  } else {
-    *reinterpret_cast<uint4*>(record + p.kv_lora + 4 * groups + (at * 8 - p.kv_lora) * 2) = halves;
-  }
+  if (is_normed || is_key) store_kv(p, row, slot, at, is_normed, v, codes, scale);
 }
 
 }  // namespace megartp::device
