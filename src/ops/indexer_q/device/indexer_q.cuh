@@ -33,6 +33,19 @@ struct IndexerQParams {
   uint32_t pow2_scale;
 };
 
+// This lane's slices of the gate of a row and head; zeros when the row is not there.
+template <int kGateLoads>
+__device__ inline void load_gate(const IndexerQParams& p, uint32_t row, uint32_t head, bool is_there,
+                                 float (&gate)[kGateLoads]) {
+#pragma unroll
+  for (int g = 0; g < kGateLoads; ++g) {
+    const uint32_t slice = g * 32 + lane_index();
+    gate[g] = is_there && slice < p.slices
+                  ? load_global(p.gate_partials + (uint64_t{slice} * p.m + row) * p.heads + head)
+                  : 0.0F;
+  }
+}
+
 // Grid: heads x splits (cluster of kSplits along x), M tiles. kGateLoads * 32 >= slices.
 template <class S, int kSplits, int kGateLoads, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__ IndexerQParams p) {
@@ -79,13 +92,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {
       const uint32_t token = split + kSplits * (threadIdx.x / 32 + kWarps * i);
-#pragma unroll
-      for (int g = 0; g < kGateLoads; ++g) {
-        const uint32_t slice = g * 32 + lane;
-        gate[i][g] = token < t.m_count && slice < p.slices
-                         ? load_global(p.gate_partials + (uint64_t{slice} * p.m + t.m_begin + token) * p.heads + head)
-                         : 0.0F;
-      }
+      load_gate<kGateLoads>(p, t.m_begin + token, head, token < t.m_count, gate[i]);
     }
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
