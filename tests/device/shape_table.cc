@@ -12,7 +12,7 @@
 namespace megartp::test {
 namespace {
 
-constexpr int64_t kPositions = 50;
+constexpr int64_t kShapePositions = 50;
 
 DeviceCase layer_case(std::string_view model, const glm52::Config& config, int64_t m, int64_t kv, int64_t requests) {
   return {fmt::format("{} m={} kv={} requests={}", model, m, kv, requests), glm52::attention_pre_graph(config, {}, 0),
@@ -71,7 +71,7 @@ DeviceCase qkv_a_case(int64_t m, int64_t hidden, int64_t q_lora, int64_t kv_lora
   OneOp op("qkv_a", m, plain);
   op.fp8_arg(hidden).fp8_weight(q_lora, hidden).fp8_weight(kv_lora + rope, hidden);
   op.weight(DType::kBF16, {q_lora}).weight(DType::kBF16, {kv_lora});
-  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kPositions, rope}).arg(DType::kI32, {"M"});
+  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kShapePositions, rope}).arg(DType::kI32, {"M"});
   op.state(DType::kU8, {3, ops::kPageTokens * ops::mla_record_bytes(kv_lora, rope)});
   return op.make(fmt::format("m={} hidden={} q_lora={} kv_lora={} rope={}", m, hidden, q_lora, kv_lora, rope),
                  std::move(attrs));
@@ -80,7 +80,7 @@ DeviceCase qkv_a_case(int64_t m, int64_t hidden, int64_t q_lora, int64_t kv_lora
 DeviceCase indexer_k_case(int64_t m, int64_t hidden, int64_t dim, int64_t rope, Attrs attrs = {}, bool plain = false) {
   OneOp op("indexer_k", m, plain);
   op.fp8_arg(hidden).fp8_weight(dim, hidden).weight(DType::kBF16, {dim}).weight(DType::kBF16, {dim});
-  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kPositions, rope}).arg(DType::kI32, {"M"});
+  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kShapePositions, rope}).arg(DType::kI32, {"M"});
   op.state(DType::kU8, {5, ops::index_page_bytes(dim)});
   return op.make(fmt::format("m={} hidden={} dim={} rope={}", m, hidden, dim, rope), std::move(attrs));
 }
@@ -89,7 +89,7 @@ DeviceCase indexer_q_case(int64_t m, int64_t q_lora, int64_t heads, int64_t dim,
                           Attrs attrs = {}, bool plain = false) {
   OneOp op("indexer_q", m, plain);
   op.fp8_arg(q_lora).fp8_weight(heads * dim, q_lora).arg(DType::kF32, {slices, "M", heads});
-  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kPositions, rope});
+  op.arg(DType::kI32, {"M"}).arg(DType::kF32, {kShapePositions, rope});
   attrs.set("heads", heads);
   attrs.set("score_scale", 1.0 / std::sqrt(static_cast<double>(heads * dim)));
   return op.make(fmt::format("m={} q_lora={} heads={} dim={} rope={} slices={}", m, q_lora, heads, dim, rope, slices),
@@ -99,7 +99,7 @@ DeviceCase indexer_q_case(int64_t m, int64_t q_lora, int64_t heads, int64_t dim,
 DeviceCase main_q_case(int64_t m, int64_t k, int64_t heads, int64_t nope, int64_t rope, int64_t kv_lora,
                        bool plain = false) {
   OneOp op("main_q", m, plain);
-  op.fp8_arg(k).fp8_weight(heads * (nope + rope), k).arg(DType::kI32, {"M"}).arg(DType::kF32, {kPositions, rope});
+  op.fp8_arg(k).fp8_weight(heads * (nope + rope), k).arg(DType::kI32, {"M"}).arg(DType::kF32, {kShapePositions, rope});
   return op.make(fmt::format("m={} k={} heads={} nope={} rope={} kv_lora={}", m, k, heads, nope, rope, kv_lora),
                  {{"heads", heads}, {"nope", nope}, {"rope", rope}, {"kv_lora", kv_lora}});
 }
