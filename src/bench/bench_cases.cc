@@ -69,6 +69,7 @@ Result<PdlEdge> find_pdl_edge(const OpGraph& graph, const LaunchPlan& plan, int 
   const auto op_of = [&](uint32_t kernel) { return graph.ops()[plan.kernels[kernel].op].name; };
   const LaunchEdge* best = nullptr;
   for (const LaunchEdge& e : plan.edges) {
+    if (e.is_moved) continue;  // the two share no data
     const DeviceKernel& to = plan.kernels[e.to].kernel;
     if (which == 1) {
       const bool is_candidate = op_of(e.from) == "A0" && op_of(e.to) == "B0";

@@ -149,6 +149,7 @@ class Decider {
       if (std::ranges::none_of(plan_.edges, same)) {
         LaunchEdge moved = e;
         moved.to = last;
+        moved.is_moved = true;
         const auto at = std::ranges::upper_bound(plan_.edges, std::pair(moved.from, moved.to), {},
                                                  [](const LaunchEdge& o) { return std::pair(o.from, o.to); });
         plan_.edges.insert(at, std::move(moved));

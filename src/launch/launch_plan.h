@@ -70,7 +70,10 @@ struct LaunchEdge {
   uint32_t from = 0, to = 0;                        // kernels
   launch::EdgeKind kind = launch::EdgeKind::kFull;  // kFull or kProgrammatic
   EdgeLevel level = EdgeLevel::kFull;
-  bool is_forced = false;           // LaunchOptions::levels names it
+  bool is_forced = false;  // LaunchOptions::levels names it
+  // Moved here from its true consumer, a kernel behind `to`, which then need not join two branches
+  // (docs/launch-plans.md).
+  bool is_moved = false;
   std::vector<EdgeReason> reasons;  // empty where the chain alone asks for it
   std::string proof;                // the prover's sentence: "programmatic, because ..."
 };

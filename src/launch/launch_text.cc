@@ -16,6 +16,7 @@ std::string reasons_text(const LaunchPlan& plan, const LaunchEdge& edge) {
   std::string text;
   for (const EdgeReason& r : edge.reasons)
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", to_string(r.kind), plan.tensors[r.tensor].name);
+  if (edge.is_moved) text += ", for a kernel behind it";
   return text;
 }
 
