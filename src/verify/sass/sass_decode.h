@@ -116,6 +116,8 @@ class Instruction {
   // before it.
   bool fences_global_only() const { return field(72, 1) != 0; }
   bool is_gpu_membar() const { return kind_ == OpKind::kFence && field(76, 3) >= 2; }
+  // BPT.TRAP ends the kernel.
+  bool is_trap() const { return opcode() == 0x95c && field(84, 3) == 3; }
   // BAR.ARV does not wait. The number of a barrier, if it is not in a register.
   bool barrier_waits() const;
   std::optional<uint8_t> barrier_id() const;

@@ -59,6 +59,7 @@ constexpr uint16_t kCs2r = 0x805;
 constexpr uint16_t kR2ur = 0x2ca;
 constexpr uint16_t kLdc = 0xb82;
 constexpr uint16_t kUldc = 0xab9;
+constexpr uint16_t kUldcIndexed = 0xabb;
 constexpr uint16_t kElect = 0x82f;
 constexpr uint16_t kVote = 0x806;
 
@@ -71,6 +72,7 @@ enum SpecialRegister : uint8_t {
   kBlockX = 0x25,
   kBlockY = 0x26,
   kBlockZ = 0x27,
+  kZero = 0xff,
 };
 
 class Executor {
@@ -84,6 +86,17 @@ class Executor {
         is_uniform_(operation_ >= kUmov && operation_ <= 0x0bf) {}
 
   void run() {
+    run_instruction();
+    for (uint8_t p = 0; p < Instruction::kAlways; ++p) {
+      if ((changed_predicates_ >> p & 1U) != 0)
+        for (Register& reg : r_.vector) reg.forget_predicate(p);
+      if ((changed_uniform_predicates_ >> p & 1U) != 0)
+        for (Register& reg : r_.uniform) reg.forget_predicate(p);
+    }
+  }
+
+ private:
+  void run_instruction() {
     switch (in_.kind()) {
       case OpKind::kAlu: return run_alu();
       case OpKind::kConstantLoad: return load_constant();
@@ -99,11 +112,15 @@ class Executor {
         // The field stands in these only; a zero in it elsewhere is not P0.
         return is_one_of({"LDG", "ATOM", "ATOMG"}) ? set_predicate(81) : void();
       case OpKind::kSharedStore:
-        if (in_.name() == "ATOMS") write(in_.dst(), in_.num_data_registers(), loaded());
-        return;
+        if (in_.name() != "ATOMS") return;
+        write(in_.dst(), in_.num_data_registers(), loaded());
+        return forget_predicates(false);  // .CAST.SPIN writes one
       case OpKind::kTexture:
       case OpKind::kSurfaceLoad:
-      case OpKind::kSurfaceStore: write(in_.dst(), 4, loaded()); return write(in_.src_c(), 4, loaded());
+      case OpKind::kSurfaceStore:
+        write(in_.dst(), 4, loaded());
+        write(in_.src_c(), 4, loaded());
+        return forget_predicates(false);
       case OpKind::kMbarrier:
         write_uniform(in_.field(16, 6), 2, loaded());
         if (in_.opcode() == 0x9a7) write(in_.dst(), 2, loaded());
@@ -115,7 +132,6 @@ class Executor {
     }
   }
 
- private:
   static Value loaded() {
     Value v;
     v.flags = kFromMemory;
@@ -147,14 +163,22 @@ class Executor {
 
   // --- operands ------------------------------------------------------------------------------------------------------
 
-  Value vector_reg(uint8_t n) const { return n == Instruction::kZeroRegister ? Value{} : r_.vector[n]; }
-  Value uniform_reg(uint8_t n) const { return (n & 63U) == Instruction::kZeroUniform ? Value{} : r_.uniform[n & 63U]; }
+  // The guard is a predicate of one file; registers of the other are seen as they may be.
+  Value vector_reg(uint8_t n) const {
+    if (n == Instruction::kZeroRegister) return Value::literal(0);
+    return is_uniform_ ? r_.vector[n].any() : r_.vector[n].given(in_.guard(), in_.guard_negated());
+  }
+  Value uniform_reg(uint8_t n) const {
+    n &= 63U;
+    if (n == Instruction::kZeroUniform) return Value::literal(0);
+    return is_uniform_ ? r_.uniform[n].given(in_.guard(), in_.guard_negated()) : r_.uniform[n].any();
+  }
   Value any_reg(uint8_t n) const { return is_uniform_ ? uniform_reg(n) : vector_reg(n); }
   // `high`: the upper half of a 64-bit operand.
   Value any_reg(uint8_t n, bool high) const {
     const uint8_t zero = is_uniform_ ? Instruction::kZeroUniform : Instruction::kZeroRegister;
     const uint8_t number = is_uniform_ ? n & 63U : n;
-    return number == zero ? Value{} : any_reg(static_cast<uint8_t>(number + (high ? 1 : 0)));
+    return number == zero ? Value::literal(0) : any_reg(static_cast<uint8_t>(number + (high ? 1 : 0)));
   }
   Value constant(bool high) const {
     return params_.constant(in_.constant_bank(), in_.constant_offset() + (high ? 4U : 0U));
@@ -164,7 +188,7 @@ class Executor {
   Value b(bool high = false) const {
     switch (form_) {
       case 1: return any_reg(in_.src_b(), high);
-      case 4: return {};
+      case 4: return Value::literal(high ? 0 : in_.immediate());
       case 5: return constant(high);
       case 6: return high ? uniform_reg(static_cast<uint8_t>(in_.src_b() + 1)) : uniform_reg(in_.src_b());
       default: return any_reg(in_.src_c(), high);
@@ -172,14 +196,15 @@ class Executor {
   }
   Value c(bool high = false) const {
     switch (form_) {
-      case 2: return {};
+      case 2: return Value::literal(high ? 0 : in_.immediate());
       case 3: return constant(high);
       case 7: return uniform_pair(in_.src_b(), high);
       default: return any_reg(in_.src_c(), high);
     }
   }
   Value uniform_pair(uint8_t n, bool high) const {
-    return (n & 63U) == Instruction::kZeroUniform ? Value{} : uniform_reg(static_cast<uint8_t>(n + (high ? 1 : 0)));
+    const bool is_zero = (n & 63U) == Instruction::kZeroUniform;
+    return is_zero ? Value::literal(0) : uniform_reg(static_cast<uint8_t>(n + (high ? 1 : 0)));
   }
   uint8_t predicate(uint32_t bit) const {
     return (is_uniform_ ? r_.uniform_predicates : r_.predicates)[in_.field(bit, 3)];
@@ -192,17 +217,23 @@ class Executor {
     if (!is_guarded()) return 0;
     return is_uniform_ ? r_.uniform_predicates[in_.guard()] : r_.predicates[in_.guard()];
   }
-  // A guarded write may leave the old value.
-  void store(Value& to, Value v) const {
-    v.flags |= guard_flags();
-    to = is_guarded() ? join(to, v) : v;
+  // A guarded write may leave the old value. What decides whether it does is no part of a pointer.
+  void store(Register& to, Value v, bool is_uniform_file = false) const {
+    v.flags |= of_choice(v, guard_flags());
+    if (!is_guarded())
+      to = Register(v);
+    else
+      to.write_if(is_uniform_ == is_uniform_file ? in_.guard() : Instruction::kAlways, in_.guard_negated(), v);
+  }
+  static uint8_t of_choice(const Value& v, uint8_t flags) {
+    return v.num_words == 0 ? flags : static_cast<uint8_t>(flags & ~(kFromMemory | kFromUnknown | kTooMany));
   }
   void write(uint8_t first, uint32_t count, const Value& v) {
     for (uint32_t n = first; n < first + count && n < Instruction::kZeroRegister; ++n) store(r_.vector[n], v);
   }
   void write_uniform(uint8_t first, uint32_t count, const Value& v) {
     for (uint32_t n = first & 63U; n < (first & 63U) + count && n < Instruction::kZeroUniform; ++n)
-      store(r_.uniform[n], v);
+      store(r_.uniform[n], v, true);
   }
   void write_any(const Value& low, std::optional<Value> high = std::nullopt) {
     if (is_uniform_) {
@@ -222,17 +253,26 @@ class Executor {
     flags |= guard_flags();
     uint8_t& to = (is_uniform_ ? r_.uniform_predicates : r_.predicates)[p];
     to = is_guarded() ? static_cast<uint8_t>(to | flags) : flags;
+    changed(p, is_uniform_);
+  }
+  void changed(size_t predicate, bool is_uniform) {
+    (is_uniform ? changed_uniform_predicates_ : changed_predicates_) |= static_cast<uint8_t>(1U << predicate);
   }
   void set_predicates(uint8_t flags) {
     set_predicate(81, flags);
     set_predicate(84, flags);
   }
   void forget_all() {
-    for (Value& v : r_.vector) v = join(v, unknown());
-    for (Value& v : r_.uniform) v = join(v, unknown());
+    for (Register& reg : r_.vector) reg = Register(join(reg.any(), unknown()));
+    for (Register& reg : r_.uniform) reg = Register(join(reg.any(), unknown()));
+    forget_predicates(true);
+    forget_predicates(false);
+  }
+
+  void forget_predicates(bool is_uniform) {
     for (size_t p = 0; p < Instruction::kAlways; ++p) {
-      r_.predicates[p] |= kFromUnknown;
-      r_.uniform_predicates[p] |= kFromUnknown;
+      (is_uniform ? r_.uniform_predicates : r_.predicates)[p] |= kFromUnknown;
+      changed(p, is_uniform);
     }
   }
 
@@ -241,13 +281,31 @@ class Executor {
   void load_constant() {
     const uint32_t count = in_.num_data_registers();
     const bool is_vector = in_.name() == "LDC";
-    const bool is_plain = is_vector ? in_.opcode() == kLdc && in_.src_a() == Instruction::kZeroRegister
-                                    : in_.opcode() == kUldc && in_.field(91, 1) == 0;
+    const Value index = constant_index(is_vector);
     for (uint32_t i = 0; i < count; ++i) {
-      const Value v = is_plain ? params_.constant(in_.constant_bank(), in_.constant_offset() + 4 * i) : loaded();
+      Value v = loaded();
+      for (size_t k = 0; k < index.num_constants; ++k) {
+        const Value word = params_.constant(in_.constant_bank(), in_.constant_offset() + index.constants[k] + 4 * i);
+        v = k == 0 ? word : join(v, word);
+      }
+      v.flags |= of_choice(v, index.flags);
       if (is_vector && in_.dst() + i < Instruction::kZeroRegister) store(r_.vector[in_.dst() + i], v);
-      if (!is_vector && in_.field(16, 6) + i < Instruction::kZeroUniform) store(r_.uniform[in_.field(16, 6) + i], v);
+      if (!is_vector && in_.field(16, 6) + i < Instruction::kZeroUniform)
+        store(r_.uniform[in_.field(16, 6) + i], v, true);
     }
+  }
+
+  // What is added to the offset: a pointer that is chosen from several is one load with the place in a register.
+  // Without constants where it is not known.
+  Value constant_index(bool is_vector) const {
+    constexpr uint32_t kMaxOffset = 0x7fff;  // negative beyond
+    if (in_.constant_offset() > kMaxOffset) return {};
+    if (!is_vector) {
+      if (in_.opcode() == kUldc && in_.field(91, 1) == 0) return Value::literal(0);
+      return in_.opcode() == kUldcIndexed && in_.field(91, 1) != 0 ? uniform_reg(in_.src_a()) : Value{};
+    }
+    const bool is_plain_sum = in_.opcode() == kLdc && in_.field(78, 2) == 0;  // no .IL, .IS, .ISL
+    return is_plain_sum ? vector_reg(in_.src_a()) : Value{};
   }
 
   // A sum of an address inside the parameter block and a known number stays one.
@@ -273,8 +331,10 @@ class Executor {
     switch (in_.opcode()) {
       case kS2r: return write(in_.dst(), 1, special(in_.field(72, 8)));
       case kS2ur: return write_uniform(in_.field(16, 6), 1, special(in_.field(72, 8)));
-      case kCs2r: return write(in_.dst(), 2, unknown());
-      case kR2ur: return write_uniform(in_.field(16, 6), 1, vector_reg(in_.src_a()));
+      case kCs2r: return write(in_.dst(), 2, in_.field(72, 8) == kZero ? Value::literal(0) : unknown());
+      case kR2ur:
+        write_uniform(in_.field(16, 6), 1, vector_reg(in_.src_a()));
+        return set_predicate(81, as_flags(vector_reg(in_.src_a())));
       case kElect: {
         write_uniform(in_.field(16, 6), 1, unknown());
         return set_predicate(81, kFromThread);
@@ -298,7 +358,7 @@ class Executor {
       case kSel:
       case kUsel: {
         Value v = join(a(), b());
-        v.flags |= predicate(87);
+        v.flags |= of_choice(v, predicate(87));
         write_any(v);
         return true;
       }
@@ -333,10 +393,11 @@ class Executor {
       case kShf:
       case kUshf:
       case kPrmt:
-      case kUprmt: write_any(strip_addresses(mix(mix(a(), b()), c()))); return true;
+      case kUprmt: write_any(is_copy() ? c() : strip_addresses(mix(mix(a(), b()), c()))); return true;
       case kImadWide:
       case kUimadWide: {
         const Value product = mix(a(), b());
+        set_predicate(81, as_flags(product) | as_flags(c()) | as_flags(c(true)));
         write_any(strip_addresses(mix(product, c())), strip_addresses(mix(product, c(true))));
         return true;
       }
@@ -351,9 +412,12 @@ class Executor {
   }
 
   // IMAD.MOV and LEA copy or scale; an address in the parameter block survives only as it is.
+  bool is_copy() const {
+    constexpr uint32_t kCarryAndNegation = 74;
+    return operation_ == kImad && in_.src_a() == Instruction::kZeroRegister && in_.field(kCarryAndNegation, 2) == 0;
+  }
   Value strip_addresses(Value v) const {
-    const bool is_copy = operation_ == kImad && in_.src_a() == Instruction::kZeroRegister;
-    if (is_copy || v.num_words == 0 || (v.words[v.num_words - 1U] & Value::kAddressBit) == 0) return v;
+    if (v.num_words == 0 || (v.words[v.num_words - 1U] & Value::kAddressBit) == 0) return v;
     Value out;
     out.flags = v.flags | kFromUnknown;
     for (size_t i = 0; i < v.num_words; ++i)
@@ -366,12 +430,10 @@ class Executor {
     const std::string_view name = in_.name();
     if (is_one_of({"FSETP", "DSETP", "HSETP2", "FCHK", "CSMTEST"})) return set_predicates(kFromUnknown);
     if (name == "R2P") {
-      for (size_t p = 0; p < Instruction::kAlways; ++p) r_.predicates[p] |= kFromUnknown;
-      return;
+      return forget_predicates(false);
     }
     if (name == "UR2UP") {
-      for (size_t p = 0; p < Instruction::kAlways; ++p) r_.uniform_predicates[p] |= kFromUnknown;
-      return;
+      return forget_predicates(true);
     }
     if (is_one_of({"NOP", "DEPBAR", "YIELD", "NANOSLEEP", "BREAK", "ERRBAR", "CGAERRBAR", "UTMACMDFLUSH", "LDGDEPBAR",
                    "BPT", "WARPGROUP", "WARPGROUPSET", "USETMAXREG", "ENDCOLLECTIVE", "PMTRIG", "CCTLL", "CCTLT",
@@ -391,6 +453,10 @@ class Executor {
       write(in_.dst(), 1, v);
       return set_predicate(81);
     }
+    // HFMA2 R0, -RZ, RZ, 0, 0 puts a number into a register.
+    const bool is_number = name == "HFMA2" && form_ == 2 && in_.src_a() == Instruction::kZeroRegister &&
+                           in_.src_c() == Instruction::kZeroRegister;
+    if (is_number) return write(in_.dst(), 1, Value::literal(in_.immediate()));
     uint32_t count = 1;
     if (is_one_of({"HGMMA", "QGMMA", "IGMMA", "BGMMA"})) count = 128;
     if (is_one_of({"HMMA", "IMMA", "BMMA", "DMMA"})) count = 4;
@@ -407,6 +473,7 @@ class Executor {
   uint16_t operation_;
   uint16_t form_;
   bool is_uniform_;
+  uint8_t changed_predicates_ = 0, changed_uniform_predicates_ = 0;  // take effect behind the instruction
 };
 
 }  // namespace

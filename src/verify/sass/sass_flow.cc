@@ -82,7 +82,10 @@ void FlowGraph::collect_instruction(const CubinKernel& kernel, uint32_t i, std::
       unfollowed_calls_.push_back(i);
       out.push_back(hub(kAnyFunction));
       break;
-    default: break;
+    default:
+      // ptxas puts whatever it likes behind a trap.
+      if (in.is_trap()) falls_through = in.is_conditional();
+      break;
   }
   if (falls_through && !add_target(out, at + kInstructionBytes)) is_known = false;
   if (!is_known) {

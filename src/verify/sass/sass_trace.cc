@@ -9,7 +9,7 @@ namespace megartp::sass {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
-// Every block keeps about 6 KiB of register values; real kernels have hundreds of blocks.
+// Every block keeps about 16 KiB of register values; real kernels have hundreds of blocks.
 constexpr size_t kMaxBlocks = 8192;
 constexpr size_t kMaxVisitsPerBlock = 64;
 
@@ -88,7 +88,7 @@ Trace::Trace(const CubinKernel& kernel, const FlowGraph& flow)
       conditions_[node] = condition_flags(in, r);
       if (const auto access = in.global_access()) {
         base_of_[node] = static_cast<uint32_t>(bases_.size());
-        bases_.push_back(resolve_base(*access, r, kernel));
+        bases_.push_back(resolve_base(in, *access, r, kernel));
       }
     });
   }

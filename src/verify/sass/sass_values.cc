@@ -34,29 +34,87 @@ void Value::insert(uint16_t word) {
 
 bool Value::contains(uint16_t word) const { return std::binary_search(words.begin(), words.begin() + num_words, word); }
 
+void Value::forget_constants() {
+  num_constants = 0;
+  constants = {};
+}
+
+Value Value::literal(uint32_t number) {
+  Value v;
+  if (number > UINT16_MAX) return v;
+  v.constants[0] = static_cast<uint16_t>(number);
+  v.num_constants = 1;
+  return v;
+}
+
 Value join(const Value& a, const Value& b) {
   Value out = a;
   out.flags |= b.flags;
   for (size_t i = 0; i < b.num_words; ++i) out.insert(b.words[i]);
+  out.forget_constants();
+  std::array<uint16_t, 2 * Value::kMaxConstants> both{};
+  const auto end = std::set_union(a.constants.begin(), a.constants.begin() + a.num_constants, b.constants.begin(),
+                                  b.constants.begin() + b.num_constants, both.begin());
+  const auto count = static_cast<size_t>(end - both.begin());
+  if (a.num_constants != 0 && b.num_constants != 0 && count <= Value::kMaxConstants) {
+    std::copy(both.begin(), end, out.constants.begin());
+    out.num_constants = static_cast<uint8_t>(count);
+  }
   return out;
 }
 
 Value mix(const Value& a, const Value& b) {
   Value out = join(a, b);
+  out.forget_constants();
   if (a.num_words != 0 && b.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~a.flags));
   if (b.num_words != 0 && a.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~b.flags));
   return out;
 }
 
+Value Register::any() const { return predicate_ == Instruction::kAlways ? when_true_ : join(when_true_, when_false_); }
+
+Value Register::given(uint8_t predicate, bool negated) const {
+  if (predicate_ == Instruction::kAlways || predicate_ != predicate) return any();
+  return negated ? when_false_ : when_true_;
+}
+
+void Register::write_if(uint8_t predicate, bool negated, const Value& v) {
+  if (predicate == Instruction::kAlways) {
+    *this = Register(join(any(), v));
+    return;
+  }
+  if (predicate_ != predicate) {
+    when_true_ = when_false_ = any();
+    predicate_ = predicate;
+  }
+  (negated ? when_false_ : when_true_) = v;
+}
+
+void Register::forget_predicate(uint8_t predicate) {
+  if (predicate_ == predicate && predicate != Instruction::kAlways) *this = Register(any());
+}
+
+bool Register::join_with(const Register& other) {
+  const auto take = [](Value& mine, const Value& theirs) {
+    const Value both = join(mine, theirs);
+    const bool changed = both != mine;
+    mine = both;
+    return changed;
+  };
+  // Split registers only ever become whole ones, so that the analysis comes to an end.
+  const bool was_split = predicate_ != Instruction::kAlways;
+  if (predicate_ == other.predicate_) {
+    const bool changed = take(when_true_, other.when_true_);
+    return (was_split && take(when_false_, other.when_false_)) || changed;
+  }
+  *this = Register(any());
+  return take(when_true_, other.any()) || was_split;
+}
+
 bool Registers::join_with(const Registers& other) {
   bool changed = false;
-  const auto take = [&changed](Value& mine, const Value& theirs) {
-    const Value both = join(mine, theirs);
-    changed |= both != mine;
-    mine = both;
-  };
-  for (size_t i = 0; i < vector.size(); ++i) take(vector[i], other.vector[i]);
-  for (size_t i = 0; i < uniform.size(); ++i) take(uniform[i], other.uniform[i]);
+  for (size_t i = 0; i < vector.size(); ++i) changed |= vector[i].join_with(other.vector[i]);
+  for (size_t i = 0; i < uniform.size(); ++i) changed |= uniform[i].join_with(other.uniform[i]);
   const auto take_flags = [&changed](uint8_t& mine, uint8_t theirs) {
     changed |= (theirs & ~mine) != 0;
     mine |= theirs;
@@ -101,17 +159,20 @@ uint8_t condition_flags(const Instruction& in, const Registers& r) {
   return flags;
 }
 
-AddressBase resolve_base(const GlobalAccess& access, const Registers& r, const CubinKernel& kernel) {
+AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r,
+                         const CubinKernel& kernel) {
   AddressBase base;
   Value low, high;
   const auto add_pair = [&](const Value& lo, const Value& hi) {
     low = mix(low, lo);
     high = mix(high, hi);
   };
-  if (access.reg && *access.reg < Instruction::kZeroRegister - 1)
-    add_pair(r.vector[*access.reg], r.vector[*access.reg + 1]);
+  if (access.reg && *access.reg < Instruction::kZeroRegister - 1) {
+    const auto half = [&](size_t n) { return r.vector[n].given(in.guard(), in.guard_negated()); };
+    add_pair(half(*access.reg), half(*access.reg + 1U));
+  }
   if (access.uniform_reg && *access.uniform_reg < Instruction::kZeroUniform - 1)
-    add_pair(r.uniform[*access.uniform_reg], r.uniform[*access.uniform_reg + 1]);
+    add_pair(r.uniform[*access.uniform_reg].any(), r.uniform[*access.uniform_reg + 1U].any());
   size_t num_addresses = 0;
   for (size_t i = 0; i < low.num_words; ++i) {
     const uint16_t word = low.words[i];

@@ -15,14 +15,20 @@ namespace megartp::sass {
 struct Value {
   static constexpr uint16_t kAddressBit = 0x8000;
   static constexpr size_t kMaxWords = 6;
+  static constexpr size_t kMaxConstants = 4;
 
   uint8_t flags = 0;
   uint8_t num_words = 0;
-  std::array<uint16_t, kMaxWords> words{};  // sorted
+  uint8_t num_constants = 0;                        // 0: may be any number
+  std::array<uint16_t, kMaxWords> words{};          // sorted
+  std::array<uint16_t, kMaxConstants> constants{};  // sorted; the value is one of them
 
   bool operator==(const Value&) const = default;
   void insert(uint16_t word);
   bool contains(uint16_t word) const;
+  void forget_constants();
+
+  static Value literal(uint32_t number);
 };
 
 // Either of two values.
@@ -30,9 +36,29 @@ Value join(const Value& a, const Value& b);
 // A sum or other mixture: where one operand holds pointers and the other none, the other is an offset.
 Value mix(const Value& a, const Value& b);
 
+// A register. Where a guarded instruction wrote it last, what it holds when the guard was true is kept apart from what
+// it holds otherwise, for later instructions under the same guard, until the predicate changes.
+class Register {
+ public:
+  Register() = default;
+  explicit Register(const Value& v) : when_true_(v) {}
+
+  Value any() const;
+  // As an instruction sees it that runs only when the predicate is true (or false, when negated).
+  Value given(uint8_t predicate, bool negated) const;
+  void write_if(uint8_t predicate, bool negated, const Value& v);
+  void forget_predicate(uint8_t predicate);
+  // Takes in what another path brings; true when that changed something.
+  bool join_with(const Register& other);
+
+ private:
+  uint8_t predicate_ = Instruction::kAlways;  // kAlways: not split
+  Value when_true_, when_false_;              // unsplit: the first
+};
+
 struct Registers {
-  std::array<Value, 256> vector;
-  std::array<Value, 64> uniform;
+  std::array<Register, 256> vector;
+  std::array<Register, 64> uniform;
   std::array<uint8_t, 8> predicates{};  // flags only; index 7 is always true
   std::array<uint8_t, 8> uniform_predicates{};
 
@@ -55,7 +81,9 @@ class ParamBlock {
 
 // What the predicates of the instruction depend on: its guard, and the second predicate of control instructions.
 uint8_t condition_flags(const Instruction& in, const Registers& r);
-AddressBase resolve_base(const GlobalAccess& access, const Registers& r, const CubinKernel& kernel);
+// Of an access that the instruction does.
+AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r,
+                         const CubinKernel& kernel);
 void execute(const Instruction& in, const ParamBlock& params, Registers& r);
 
 }  // namespace megartp::sass

@@ -258,11 +258,16 @@ __device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint
   promote(kCount - 1);
 }
 
-// By all consumer threads, `thread` from 0. Named barrier 1 is theirs.
+// By all consumer threads, `thread` from 0, before they wait for the producers; multiply() has the barrier behind it.
+template <class S>
+__device__ void load_weight_scales(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread) {
+  for (uint32_t b = thread; b < t.block_count; b += S::kConsumers) smem.w_scale[b] = t.w_scale[b];
+}
+
+// By all consumer threads, `thread` from 0, after load_weight_scales(). Named barrier 1 is theirs.
 template <class S, class Frame>
 __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t thread, const Frame& frame,
                          GemmSums<S>& sums) {
-  for (uint32_t b = thread; b < t.block_count; b += S::kConsumers) smem.w_scale[b] = t.w_scale[b];
   frame.wait_inputs();
   // Several loads at a time: each takes a trip to the L2.
   constexpr uint32_t kAtOnce = 4;

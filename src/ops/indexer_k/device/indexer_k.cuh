@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
       if (slot[i] >= p.num_slots) slot[i] = -1;
       rope[i] = load_rope(p.cos_sin + uint64_t(position) * p.rope, options);
     }
+    load_weight_scales(smem, t, threadIdx.x);
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
 

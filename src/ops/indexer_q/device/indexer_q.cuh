@@ -88,6 +88,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
       if (token < t.m_count)
         rope[i] = load_rope(p.cos_sin + uint64_t(p.positions[t.m_begin + token]) * p.rope, options);
     }
+    load_weight_scales(smem, t, threadIdx.x);
     frame.wait_inputs();
 #pragma unroll
     for (int i = 0; i < kTokens; ++i) {

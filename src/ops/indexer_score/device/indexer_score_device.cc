@@ -120,7 +120,8 @@ class IndexerScoreDevice final : public DeviceFamily {
     b.early("block_table", c.input(kIndexerScoreBlockTable));
     const auto words = inline_words(blocks);
     if (words) {
-      b.unused("blocks", c.input(kIndexerScoreBlockTable));
+      // The code that follows it is there, though it is not taken; so this must be something that may be read early.
+      b.early("blocks", c.input(kIndexerScoreBlockTable), Means::kReadOnly);
     } else {
       std::vector<uint32_t> list;
       for (const TokenBlock& t : blocks) {

@@ -62,6 +62,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
       for (uint32_t i = threadIdx.x; i < t.m_count * p.rope; i += S::kConsumers)
         rope_table[i] = p.cos_sin[uint64_t(p.positions[t.m_begin + i / p.rope]) * p.rope + i % p.rope];
     }
+    load_weight_scales(smem, t, threadIdx.x);
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
     // Every stage has been consumed by everyone: the ring's memory is free for the sums.

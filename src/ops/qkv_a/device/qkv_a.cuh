@@ -53,6 +53,7 @@ __global__ void __launch_bounds__(S::kThreads) qkv_a_gemm(const __grid_constant_
   } else if (is_activation_loader<S>()) {
     load_activations(smem, t, frame);
   } else {
+    load_weight_scales(smem, t, threadIdx.x);
     GemmSums<S> sums;
     multiply(smem, t, threadIdx.x, frame, sums);
     const uint32_t n = p.n_q + p.n_kv;
