@@ -61,7 +61,8 @@ sass::KernelContract kernel_contract(const LaunchKernel& k, const std::string& s
   contract.pdl = k.has_programmatic_in;
   // The prover asks that every CTA waits; threads that read what others wrote wait themselves.
   contract.waits = k.kernel.waits ? sass::ContractWaits::kSome : sass::ContractWaits::kNone;
-  contract.trigger = k.kernel.triggers_at_start ? sass::ContractTrigger::kBeforeWait : sass::ContractTrigger::kNone;
+  contract.trigger =
+      k.kernel.triggers_at_start ? sass::ContractTrigger::kBeforeWait : sass::ContractTrigger::kAfterWait;
   const ParamLayout layout = param_layout(k.kernel.params);
   for (size_t i = 0; i < k.kernel.params.size(); ++i) {
     const DeviceParam& p = k.kernel.params[i];
