@@ -51,12 +51,17 @@ void sort_by_start(LaunchPlan& plan) {
 
 void set_priorities(LaunchPlan& plan) {
   const std::vector<double> start = estimated_starts(plan);
-  const auto finish = [&](size_t k) { return start[k] + plan.kernels[k].estimated_us; };
-  for (size_t k = 0; k < plan.kernels.size(); ++k) {
-    int32_t later = 0;
-    for (size_t other = 0; other < plan.kernels.size(); ++other)
-      if (finish(other) > finish(k)) ++later;
-    plan.kernels[k].priority = std::max(kUrgentPriority, -later);
+  std::vector<uint32_t> order(plan.kernels.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::stable_sort(order, std::ranges::greater{},
+                           [&](uint32_t k) { return start[k] + plan.kernels[k].estimated_us; });
+  const auto follows = [&](uint32_t later, uint32_t sooner) {
+    return std::ranges::any_of(plan.edges, [&](const LaunchEdge& e) { return e.from == sooner && e.to == later; });
+  };
+  int32_t priority = 0;
+  for (size_t i = 0; i < order.size(); ++i) {
+    if (i != 0 && !follows(order[i - 1], order[i])) priority = std::max(kUrgentPriority, priority - 1);
+    plan.kernels[order[i]].priority = priority;
   }
 }
 

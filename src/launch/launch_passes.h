@@ -18,9 +18,10 @@ std::vector<LaunchEdge> chain_edges(const LaunchPlan& plan, const std::vector<La
 // For every edge of a sorted list whether a longer path leads from its one end to the other.
 std::vector<char> redundant_edges(size_t num_kernels, const std::vector<LaunchEdge>& edges);
 
-// Fills estimated_us; and priorities: the sooner a kernel would be done, the more urgent it is. A long kernel fills
-// every SM, so a short one behind it would wait for most of it, and what follows the short one too; the other way round
-// the long one hardly notices (docs/performance.md).
+// Fills estimated_us; and priorities: the sooner a kernel would be done, the more urgent it is; a kernel and the one
+// right after it in this order share a priority when the one waits for the other. A long kernel fills every SM, so a
+// short one behind it would wait for most of it, and what follows the short one too; the other way round the long one
+// hardly notices (docs/performance.md).
 void estimate_costs(LaunchPlan& plan);
 // The longest path to each kernel's start, microseconds.
 std::vector<double> estimated_starts(const LaunchPlan& plan);
