@@ -76,7 +76,12 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
   const bool is_tiled =
       std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
   for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= kMinTileM; tile_m /= 2) {
-    GemmCut cut{tuning.tile_n, tile_m, tile_m >= 64 ? 1 : tuning.blocks, 0, 0, is_tiled};
+    GemmCut cut{tile_m == 64 ? std::max(tuning.tile_n, tuning.large_tile_n) : tuning.tile_n,
+                tile_m,
+                tile_m >= 64 ? 1 : tuning.blocks,
+                0,
+                0,
+                is_tiled};
     if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
     if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's

@@ -24,6 +24,9 @@ struct GemmTuning {
   // CTAs that shall fit an SM: 2 where there are more tiles than SMs, so that one starts while the other ends.
   uint32_t ctas_per_sm = 2;
   uint32_t max_tile_m = 128;
+  // Weight rows of a tile at M tiles of 64, where what a CTA brings of x counts as much as its weights. Two CTAs with
+  // 128 rows of both do not fit an SM.
+  uint32_t large_tile_n = 64;
 };
 
 // What a tile holds in shared memory besides its ring.

@@ -56,6 +56,7 @@ struct GemmTile {
   uint32_t piece_row_bytes;  // from 64 rows to the next 64
   const TensorMap* w_map;    // otherwise: FP8 [N, K], box {128, kTileN}
   uint32_t n_begin;          // row of w_map
+  uint32_t halves;           // of 64 rows that the tile has
   const float* w_scale;      // of the tile's first K block; consecutive
   const TensorMap* x_map;    // FP8 [M, K], box {128, kTileM}
   const float* x_scale;      // F32 [M, x_scale_stride], at row 0 and the tile's first K block
@@ -66,18 +67,20 @@ struct GemmTile {
   uint32_t block_count;
 };
 
-// Of a projection [N, K] with scales [ceil(N / 128), k_blocks]: weight rows from n_begin (a multiple of kTileN), rows
+// Of a projection [n, K] with scales [ceil(n / 128), k_blocks]: weight rows from n_begin (a multiple of kTileN), rows
 // of x from m_begin, K blocks [block_begin, block_begin + block_count). `pieces`, `w_scale` and `x_scale` are the
 // tensors.
 template <class S>
 __device__ inline GemmTile gemm_tile(const TensorMap& x_map, const float* x_scale, const TensorMap& w_map,
-                                     const uint8_t* pieces, const float* w_scale, uint32_t k_blocks, uint32_t n_begin,
-                                     uint32_t m, uint32_t m_begin, uint32_t block_begin, uint32_t block_count) {
+                                     const uint8_t* pieces, const float* w_scale, uint32_t k_blocks, uint32_t n,
+                                     uint32_t n_begin, uint32_t m, uint32_t m_begin, uint32_t block_begin,
+                                     uint32_t block_count) {
   GemmTile t;
   t.piece_row_bytes = k_blocks * kPieceBytes;
   t.pieces = pieces + uint64_t{n_begin / kPieceRows} * t.piece_row_bytes + block_begin * kPieceBytes;
   t.w_map = &w_map;
   t.n_begin = n_begin;
+  t.halves = min(static_cast<uint32_t>(S::kTileN / 64), ceil_div(n - n_begin, kPieceRows));
   t.w_scale = w_scale + uint64_t{n_begin / 128} * k_blocks + block_begin;
   t.x_map = &x_map;
   t.x_scale = x_scale + block_begin;
@@ -139,14 +142,17 @@ __device__ void load_weights(const GemmSmem<S>& smem, const GemmTile& t) {
       mbarrier_wait(&smem.w_full[(i - S::kInFlight) % S::kStages], ((i - S::kInFlight) / S::kStages) & 1);
     const uint32_t begin = i * S::kBlocks;
     const uint32_t blocks = min(static_cast<uint32_t>(S::kBlocks), t.block_count - begin);
-    mbarrier_arrive_expect(&smem.w_full[stage], blocks * S::kTileN * 128);
     if constexpr (S::kTiled) {
+      mbarrier_arrive_expect(&smem.w_full[stage], blocks * t.halves * kPieceBytes);
 #pragma unroll
-      for (int half = 0; half < S::kTileN / 64; ++half)
-        bulk_load(smem.weights(stage) + weight_offset<S>(half, 0),
-                  t.pieces + half * t.piece_row_bytes + begin * kPieceBytes, blocks * kPieceBytes, &smem.w_full[stage],
-                  kEvictFirst);
+      for (uint32_t half = 0; half < S::kTileN / 64; ++half)
+        if (half < t.halves)
+          bulk_load(smem.weights(stage) + weight_offset<S>(half, 0),
+                    t.pieces + half * t.piece_row_bytes + begin * kPieceBytes, blocks * kPieceBytes,
+                    &smem.w_full[stage], kEvictFirst);
     } else {
+      // Rows beyond the weight come as zeros.
+      mbarrier_arrive_expect(&smem.w_full[stage], blocks * S::kTileN * 128);
       for (uint32_t b = 0; b < blocks; ++b)
         tma_load_2d(smem.weights(stage) + weight_offset<S>(0, b), t.w_map, (t.block_begin + begin + b) * 128, t.n_begin,
                     &smem.w_full[stage], kEvictFirst);

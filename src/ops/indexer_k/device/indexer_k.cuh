@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
 
   const uint32_t split = blockIdx.x;
   const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
-  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, 0, p.m, m_begin,
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, 128, 0, p.m, m_begin,
                                   range.begin, range.count);
 
   if (is_weight_loader<S>()) {

@@ -68,8 +68,8 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
   const uint32_t split = blockIdx.x % kSplits;
   const uint32_t head = blockIdx.x / kSplits;
   const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
-  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, head * 128, p.m,
-                                  m_begin, range.begin, range.count);
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, p.heads * 128,
+                                  head * 128, p.m, m_begin, range.begin, range.count);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
   __syncthreads();
   frame.after_prologue();
 
-  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, blockIdx.x * S::kTileN,
-                                  p.m, blockIdx.y * S::kTileM, 0, p.k_blocks);
+  const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, p.w_map, p.pieces, p.w_scale, p.k_blocks, p.n,
+                                  blockIdx.x * S::kTileN, p.m, blockIdx.y * S::kTileM, 0, p.k_blocks);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);

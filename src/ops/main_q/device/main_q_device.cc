@@ -8,7 +8,8 @@ namespace megartp::ops {
 namespace {
 
 // As in qkv_a: three stages of 16 KiB of weights, one of them on its way.
-constexpr GemmTuning kTuning{.tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2};
+constexpr GemmTuning kTuning{
+    .tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2, .large_tile_n = 128};
 
 struct Dims {
   int64_t m, k, heads, nope, rope, kv_lora, k_blocks;

@@ -45,8 +45,8 @@ __global__ void __launch_bounds__(S::kThreads) qkv_a_gemm(const __grid_constant_
   const uint32_t n_count = min(static_cast<uint32_t>(S::kTileN), (is_kv ? p.n_kv : p.n_q) - n_begin);
   const BlockRange range = split_blocks(p.k_blocks, p.splits, split);
   const GemmTile t = gemm_tile<S>(p.x_map, p.x_scale, is_kv ? p.kv_map : p.q_map, is_kv ? p.kv_pieces : p.q_pieces,
-                                  is_kv ? p.kv_scale : p.q_scale, p.k_blocks, n_begin, p.m, blockIdx.y * S::kTileM,
-                                  range.begin, range.count);
+                                  is_kv ? p.kv_scale : p.q_scale, p.k_blocks, is_kv ? p.n_kv : p.n_q, n_begin, p.m,
+                                  blockIdx.y * S::kTileM, range.begin, range.count);
 
   if (is_weight_loader<S>()) {
     load_weights(smem, t);

@@ -13,7 +13,8 @@ namespace {
 
 // Three stages of 16 KiB of weights, one of them on its way: more only delays the activations of kernels beside this
 // one.
-constexpr GemmTuning kTuning{.tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2};
+constexpr GemmTuning kTuning{
+    .tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2, .large_tile_n = 128};
 // Splits where the graph names none: about two CTAs an SM at M up to a tile, each with two blocks at least; the
 // finalizer has the loads of so many in flight.
 constexpr int64_t kCtasPerSm = 2;
