@@ -27,6 +27,11 @@ Json to_json(const ExploreReport& report, const KernelPlan& plan) {
 int explore_layer(const glm52::LayerRun& run, std::shared_ptr<const KernelPlan> plan, uint64_t max_executions,
                   const std::string& fault_dump, const CommonOptions& common) {
   auto explorer = value_or_exit(prepare_explorer(plan, {max_executions}), common, "run");
+  // At full size each execution takes a second or so, and nothing is printed before the end.
+  constexpr uint64_t kManyTiles = 200000;
+  if (!common.quiet && max_executions > kManyTiles / plan->num_tasks)
+    std::cerr << "note: up to " << max_executions << " executions of " << plan->num_tasks
+              << " tasks each; --max-executions bounds them, a smaller --m and --kv make each of them quicker\n";
   const Explorer& kept = *explorer;
   auto execution = value_or_exit(glm52::LayerExecution::create(run, std::move(explorer)), common, "run");
   value_or_exit(execution.run(), common, "run");

@@ -48,7 +48,8 @@ class ParseGuard {
 }  // namespace
 
 tl::unexpected<Error> malformed_json(std::string_view where, std::string message) {
-  return tl::unexpected(Error{ErrorCode::kParse, std::move(message), {{"at", std::string(where)}}});
+  return tl::unexpected(
+      Error{ErrorCode::kParse, std::move(message), {{"at", std::string(where.empty() ? "file" : where)}}});
 }
 
 Result<Json> parse_json(std::string_view text, const JsonLimits& limits) {

@@ -16,6 +16,7 @@ namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 using Json = nlohmann::json;
 
@@ -112,6 +113,9 @@ TEST(CliFault, ExploreReportsEveryOrder) {
   EXPECT_EQ(explore["executions"], 5);
   EXPECT_FALSE(explore["complete"].get<bool>());
   EXPECT_EQ(explore["different"], 0);
+  EXPECT_THAT(bounded.err, Not(HasSubstr("executions of")));
+  EXPECT_THAT(run_cli(small_run("--workers 2 --finalizer tasks --explore --max-executions 1000000")).err,
+              HasSubstr("up to 1000000 executions"));
   EXPECT_EQ(run_cli(small_run("--explore --check")).exit_code, 2);
   EXPECT_EQ(run_cli(small_run("--explore --workers 65")).exit_code, 4);
 }
