@@ -31,6 +31,15 @@ CodeVerdict verdict_of(const sass::CubinFinding& finding) {
   return is_unsure || is_untraced ? CodeVerdict::kUnknown : CodeVerdict::kBroken;
 }
 
+// Offsets in the parameter block.
+std::vector<uint32_t> scalar_words(const DeviceKernel& k, uint32_t param_offset) {
+  const ParamLayout layout = param_layout(k.params);
+  std::vector<uint32_t> words;
+  for (size_t i = 0; i < k.params.size(); ++i)
+    if (bytes_of(k.params[i].kind) == 4) words.push_back(param_offset + layout.offsets[i]);
+  return words;
+}
+
 // Weights that are to be read before the wait, and are not.
 void find_late_weights(uint32_t index, const LaunchKernel& k, const sass::KernelScan& scan, uint32_t param_offset,
                        std::vector<CodeFinding>& findings) {
@@ -90,7 +99,8 @@ Result<std::vector<CodeFinding>> check_code(const LaunchPlan& plan, const Compil
     if (!scans.contains(code)) {
       const sass::Cubin cubin = MEGARTP_TRY(sass::parse_cubin(*kernel.cubin));
       for (const sass::CubinKernel& k : cubin.kernels)
-        if (k.name == kernel.symbol) scans.emplace(code, sass::scan_kernel(k));
+        if (k.name == kernel.symbol)
+          scans.emplace(code, sass::scan_kernel(k, scalar_words(plan.kernels[i].kernel, kernel.param_offset)));
       if (!scans.contains(code))
         return make_error(ErrorCode::kInternal, fmt::format("the cubin of '{}' lacks {}", kernel.name, kernel.symbol));
     }

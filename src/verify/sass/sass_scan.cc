@@ -29,8 +29,8 @@ bool engine_reads_global(const Instruction& in) {
 
 class KernelScanner {
  public:
-  explicit KernelScanner(const CubinKernel& kernel)
-      : kernel_(kernel), flow_(kernel), trace_(kernel, flow_), order_(flow_, trace_) {}
+  KernelScanner(const CubinKernel& kernel, std::span<const uint32_t> scalars)
+      : kernel_(kernel), flow_(kernel), trace_(kernel, flow_, scalars), order_(flow_, trace_) {}
 
   KernelScan run() {
     scan_.kernel = kernel_.name;
@@ -161,7 +161,9 @@ std::string_view to_string(Order order) {
   return "?";
 }
 
-KernelScan scan_kernel(const CubinKernel& kernel) { return KernelScanner(kernel).run(); }
+KernelScan scan_kernel(const CubinKernel& kernel, std::span<const uint32_t> scalars) {
+  return KernelScanner(kernel, scalars).run();
+}
 
 std::vector<KernelScan> scan_cubin(const Cubin& cubin) {
   std::vector<KernelScan> scans;

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -108,7 +109,9 @@ struct KernelScan {
   std::vector<std::string> notes;      // where the file contradicts itself
 };
 
-KernelScan scan_kernel(const CubinKernel& kernel);
+// `scalars`: byte offsets, in the parameter block, of 32-bit words that are known to be no half of a pointer. Where a
+// struct is one parameter, nothing else tells its lengths and strides from its pointers.
+KernelScan scan_kernel(const CubinKernel& kernel, std::span<const uint32_t> scalars = {});
 std::vector<KernelScan> scan_cubin(const Cubin& cubin);
 
 }  // namespace megartp::sass

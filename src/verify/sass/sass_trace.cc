@@ -21,7 +21,7 @@ const AddressBase& Trace::base(uint32_t instruction) const {
   return at == kNone ? kUnknownBase : bases_[at];
 }
 
-Trace::Trace(const CubinKernel& kernel, const FlowGraph& flow)
+Trace::Trace(const CubinKernel& kernel, const FlowGraph& flow, std::span<const uint32_t> scalars)
     : base_of_(flow.num_instructions(), kNone), conditions_(flow.num_instructions(), kFromUnknown) {
   if (!flow.unknown_flow().empty()) return;
   for (const uint32_t call : flow.unfollowed_calls())
@@ -41,7 +41,7 @@ Trace::Trace(const CubinKernel& kernel, const FlowGraph& flow)
   for (const bool leads : is_leader) num_blocks += leads ? 1 : 0;
   if (num_blocks > kMaxBlocks) return;
 
-  const ParamBlock params(kernel);
+  const ParamBlock params(kernel, scalars);
   std::vector<std::unique_ptr<Registers>> entry_state(flow.num_nodes());
   std::vector<bool> is_queued(flow.num_nodes(), false);
   std::vector<uint32_t> work{flow.entry()};

@@ -10,6 +10,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ enum SourceFlag : uint8_t {
   kFromThread = 1,    // thread index, lane, election
   kFromBlock = 2,     // block index
   kFromLaunch = 4,    // block and grid dimensions
-  kFromScalar = 8,    // parameters too small to be pointers
+  kFromScalar = 8,    // parameters that are no pointers
   kFromMemory = 16,   // loaded
   kFromUnknown = 32,  // by an instruction that is not followed
   kTooMany = 64,      // more parameters than are kept
@@ -40,7 +41,8 @@ struct AddressBase {
 
 class Trace {
  public:
-  Trace(const CubinKernel& kernel, const FlowGraph& flow);
+  // `scalars`: as in scan_kernel().
+  Trace(const CubinKernel& kernel, const FlowGraph& flow, std::span<const uint32_t> scalars = {});
 
   // Of an instruction that has a global_access().
   const AddressBase& base(uint32_t instruction) const;

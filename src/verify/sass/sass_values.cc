@@ -136,7 +136,8 @@ Value ParamBlock::constant(uint32_t bank, uint32_t offset) const {
   const uint32_t base = kernel_->param_base;
   if (offset >= base && offset - base < kernel_->param_bytes) {
     const KernelParam* param = find(offset - base);
-    if (param == nullptr || param->num_bytes < kPointerBytes) return flagged(kFromScalar);
+    const bool is_scalar = std::find(scalars_.begin(), scalars_.end(), offset - base) != scalars_.end();
+    if (param == nullptr || param->num_bytes < kPointerBytes || is_scalar) return flagged(kFromScalar);
     v.insert(static_cast<uint16_t>((offset - base) / 4));
     return v;
   }

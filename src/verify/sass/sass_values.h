@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "verify/sass/cubin.h"
 #include "verify/sass/sass_decode.h"
@@ -69,7 +70,9 @@ struct Registers {
 // The parameter block of a kernel, to tell pointers from scalars.
 class ParamBlock {
  public:
-  explicit ParamBlock(const CubinKernel& kernel) : kernel_(&kernel) {}
+  // `scalars`: as in scan_kernel().
+  explicit ParamBlock(const CubinKernel& kernel, std::span<const uint32_t> scalars = {})
+      : kernel_(&kernel), scalars_(scalars) {}
   // The 32-bit word at an offset of a constant bank.
   Value constant(uint32_t bank, uint32_t offset) const;
   // The parameter that covers an offset of the block, or null.
@@ -77,6 +80,7 @@ class ParamBlock {
 
  private:
   const CubinKernel* kernel_;
+  std::span<const uint32_t> scalars_;
 };
 
 // What the predicates of the instruction depend on: its guard, and the second predicate of control instructions.
