@@ -10,7 +10,8 @@
 #include "verify/sass/sass_scan.h"
 
 namespace megartp::sass {
-namespace {
+// Named, because tests are compiled in lumps and others have words of these names.
+namespace trace_test {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -136,5 +137,5 @@ TEST(SassTrace, NothingComesBehindATrap) {
   EXPECT_EQ(order(breakpoint), Order::kBeforeWait);
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace megartp::sass
