@@ -150,11 +150,10 @@ TEST(DeviceFamilies, GlmAtSixteenRows) {
   EXPECT_EQ(one("D2").entry, "megartp::device::q_absorb<3, $WAIT>");
   EXPECT_EQ(one("D2").grid[0], 256U);
   const DeviceKernel e1 = one("E1");
-  EXPECT_EQ(e1.entry, "megartp::device::indexer_score<32, $WAIT>");
+  EXPECT_EQ(e1.entry, "megartp::device::indexer_score<32, true, $WAIT>");
   EXPECT_EQ(e1.grid[0], 4 * word(e1, "chunks"));  // blocks of 4 tokens
   EXPECT_EQ(word(e1, "columns"), 8192U);
   EXPECT_GE(64 * word(e1, "pages_per_cta") * word(e1, "chunks"), 8192U);
-  EXPECT_EQ(word(e1, "has_inline_blocks"), 1U);
   EXPECT_EQ(word(e1, "inline_blocks[1]"), 4U << 8 | 4U << 16);
   EXPECT_EQ(word(e1, "inline_blocks[2]"), 1U | 4U << 8 | 8U << 16);
   uint64_t weight_bytes = 0;
@@ -231,7 +230,6 @@ TEST(DeviceFamilies, TokenBlocksOfTheScore) {
   const DeviceCase c = ragged_case("indexer_score heads=128");  // 20 rows, one token a block
   TestDeviceContext context(c.graph, c.shapes, c.graph.ops()[0]);
   const DeviceKernel k = find_device_family("indexer_score")->kernels(context).value()[0];
-  EXPECT_EQ(word(k, "has_inline_blocks"), 0U);
   ASSERT_EQ(context.constant().size(), 40U);
   EXPECT_EQ(context.constant()[2 * 19], 1U << 16);
   EXPECT_EQ(context.constant()[2 * 19 + 1], 19U);

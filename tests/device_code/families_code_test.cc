@@ -109,11 +109,12 @@ TEST_P(PlantedFault, IsFound) {
   std::erase_if(plan.kernels, [&](const LaunchKernel& k) { return k.kernel.name != fault.kernel; });
   ASSERT_EQ(plan.kernels.size(), 1U);
   const bool is_late = fault.rule == "late_weights";
-  EXPECT_THAT(findings(plan),
-              Contains(AllOf(Field(&codegen::CodeFinding::rule, fault.rule),
-                             Field(&codegen::CodeFinding::verdict,
-                                   is_late ? codegen::CodeVerdict::kLostTime : codegen::CodeVerdict::kBroken),
-                             Field(&codegen::CodeFinding::message, HasSubstr("'" + fault.param + "'")))));
+  const std::vector<codegen::CodeFinding> found = findings(plan);
+  EXPECT_THAT(found, Contains(AllOf(Field(&codegen::CodeFinding::rule, fault.rule),
+                                    Field(&codegen::CodeFinding::verdict,
+                                          is_late ? codegen::CodeVerdict::kLostTime : codegen::CodeVerdict::kBroken),
+                                    Field(&codegen::CodeFinding::message, HasSubstr(fault.param + "'")))))
+      << testing::PrintToString(texts(found));
 }
 
 INSTANTIATE_TEST_SUITE_P(

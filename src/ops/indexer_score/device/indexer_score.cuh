@@ -24,7 +24,6 @@ struct IndexerScoreParams {
       blocks;     // token blocks: request | rows << 16, then first row; used when they are more than the inline ones
   float* logits;  // F32 [M, columns]
   uint32_t inline_blocks[kScoreInlineBlocks];  // request | rows << 8 | first row << 16
-  uint32_t has_inline_blocks;
   uint32_t num_pages;
   uint32_t table_width;
   uint32_t columns;
@@ -152,8 +151,9 @@ __device__ inline bool score_page(const ScoreSmem& smem, uint32_t i, uint32_t ke
   return is_there;
 }
 
-// Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128.
-template <int kHeads, int kWait>
+// Grid: token blocks x chunks of pages (chunks innermost). kHeads: 8, 16, 32, 64 or 128. kInline: the
+// blocks are parameters.
+template <int kHeads, bool kInline, int kWait>
 __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_constant__ IndexerScoreParams p) {
   constexpr int kTokens = kScorePairs / kHeads;
   extern __shared__ uint8_t dynamic[];
@@ -173,7 +173,7 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
 
   const uint32_t block = blockIdx.x / p.chunks;
   uint32_t request, row_begin, row_count;
-  if (p.has_inline_blocks != 0) {
+  if constexpr (kInline) {
     const uint32_t word = p.inline_blocks[block];
     request = word & 0xffU;
     row_count = word >> 8 & 0xffU;

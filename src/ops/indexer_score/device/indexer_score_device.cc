@@ -112,27 +112,26 @@ class IndexerScoreDevice final : public DeviceFamily {
         std::clamp(ceil_div(num_blocks * columns_pages, kCtasPerSm * c.target().num_sms), kMinPages, kMaxPages);
     const int64_t chunks = ceil_div(columns_pages, pages);
 
+    const auto words = inline_words(blocks);
     KernelBuilder b(c.op().name, "ops/indexer_score/device/indexer_score.cuh",
-                    fmt::format("indexer_score<{}, $WAIT>", d.heads));
+                    fmt::format("indexer_score<{}, {}, $WAIT>", d.heads, words.has_value()));
     b.input_map("q_map", c.input(kIndexerScoreQ), q_map).input_map("key_map", c.input(kIndexerScoreCache), key_map);
     b.input("weights", c.input(kIndexerScoreWeights)).input("cache", c.input(kIndexerScoreCache), Means::kTma);
     b.early("context_lens", c.input(kIndexerScoreContextLens));
     b.early("block_table", c.input(kIndexerScoreBlockTable));
-    const auto words = inline_words(blocks);
     if (words) {
-      // The code that follows it is there, though it is not taken; so this must be something that may be read early.
-      b.early("blocks", c.input(kIndexerScoreBlockTable), Means::kReadOnly);
+      b.unused("blocks", c.input(kIndexerScoreBlockTable));
     } else {
       std::vector<uint32_t> list;
       for (const TokenBlock& t : blocks) {
         list.push_back(t.request | t.rows << 16);
         list.push_back(t.first_row);
       }
-      b.early("blocks", c.add_constant("blocks", std::move(list)), Means::kReadOnly);
+      b.early("blocks", c.add_constant("blocks", std::move(list)));
     }
     b.output("logits", c.output(0));
     for (uint32_t i = 0; i < kInlineBlocks; ++i) b.u32(fmt::format("inline_blocks[{}]", i), words ? (*words)[i] : 0);
-    b.u32("has_inline_blocks", words ? 1 : 0).u32("num_pages", d.pages).u32("table_width", d.table_width);
+    b.u32("num_pages", d.pages).u32("table_width", d.table_width);
     b.u32("columns", d.columns).u32("pages_per_cta", pages).u32("chunks", chunks);
     add_cost(c, d, b);
     return b.launch(num_blocks * chunks, 1, device::kScoreThreads, device::kScoreSmemBytes).take();
