@@ -88,11 +88,10 @@ class Executor {
   void run() {
     run_instruction();
     for (uint8_t p = 0; p < Instruction::kAlways; ++p) {
-      if ((changed_predicates_ >> p & 1U) != 0)
-        for (Register& reg : r_.vector) reg.forget_predicate(p);
-      if ((changed_uniform_predicates_ >> p & 1U) != 0)
-        for (Register& reg : r_.uniform) reg.forget_predicate(p);
+      if ((changed_predicates_ >> p & 1U) != 0) r_.forget_predicate(p);
+      if ((changed_uniform_predicates_ >> p & 1U) != 0) r_.forget_predicate(kFirstUniformPredicate + p);
     }
+    note_copied_predicate();
   }
 
  private:
@@ -163,15 +162,14 @@ class Executor {
 
   // --- operands ------------------------------------------------------------------------------------------------------
 
-  // The guard is a predicate of one file; registers of the other are seen as they may be.
   Value vector_reg(uint8_t n) const {
     if (n == Instruction::kZeroRegister) return Value::literal(0);
-    return is_uniform_ ? r_.vector[n].any() : r_.vector[n].given(in_.guard(), in_.guard_negated());
+    return r_.seen(r_.vector[n], guard(), in_.guard_negated());
   }
   Value uniform_reg(uint8_t n) const {
     n &= 63U;
     if (n == Instruction::kZeroUniform) return Value::literal(0);
-    return is_uniform_ ? r_.uniform[n].given(in_.guard(), in_.guard_negated()) : r_.uniform[n].any();
+    return r_.seen(r_.uniform[n], guard(), in_.guard_negated());
   }
   Value any_reg(uint8_t n) const { return is_uniform_ ? uniform_reg(n) : vector_reg(n); }
   // `high`: the upper half of a 64-bit operand.
@@ -213,17 +211,21 @@ class Executor {
   // --- results -------------------------------------------------------------------------------------------------------
 
   bool is_guarded() const { return in_.is_guarded(); }
+  uint8_t guard() const {
+    const bool is_of_uniform_file = is_uniform_ && in_.guard() != Instruction::kAlways;
+    return static_cast<uint8_t>(in_.guard() + (is_of_uniform_file ? kFirstUniformPredicate : 0));
+  }
   uint8_t guard_flags() const {
     if (!is_guarded()) return 0;
     return is_uniform_ ? r_.uniform_predicates[in_.guard()] : r_.predicates[in_.guard()];
   }
   // A guarded write may leave the old value. What decides whether it does is no part of a pointer.
-  void store(Register& to, Value v, bool is_uniform_file = false) const {
+  void store(Register& to, Value v) const {
     v.flags |= of_choice(v, guard_flags());
     if (!is_guarded())
       to = Register(v);
     else
-      to.write_if(is_uniform_ == is_uniform_file ? in_.guard() : Instruction::kAlways, in_.guard_negated(), v);
+      to.write_if(guard(), in_.guard_negated(), v);
   }
   static uint8_t of_choice(const Value& v, uint8_t flags) {
     return v.num_words == 0 ? flags : static_cast<uint8_t>(flags & ~(kFromMemory | kFromUnknown | kTooMany));
@@ -233,7 +235,7 @@ class Executor {
   }
   void write_uniform(uint8_t first, uint32_t count, const Value& v) {
     for (uint32_t n = first & 63U; n < (first & 63U) + count && n < Instruction::kZeroUniform; ++n)
-      store(r_.uniform[n], v, true);
+      store(r_.uniform[n], v);
   }
   void write_any(const Value& low, std::optional<Value> high = std::nullopt) {
     if (is_uniform_) {
@@ -269,6 +271,24 @@ class Executor {
     forget_predicates(false);
   }
 
+  // The last operand of PLOP3 may be a uniform predicate.
+  bool reads_uniform_predicate() const {
+    constexpr uint32_t kIsUniform = 67;
+    return !is_uniform_ && in_.field(kIsUniform, 1) != 0;
+  }
+  // PLOP3.LUT P1, PT, PT, PT, UP0, 0x80, 0x0 copies UP0: the conjunction of true, true and it.
+  void note_copied_predicate() {
+    constexpr uint16_t kPlop3Opcode = 0x81c;
+    const uint8_t to = in_.field(81, 3);
+    if (in_.opcode() != kPlop3Opcode || is_guarded() || !reads_uniform_predicate() || to == Instruction::kAlways)
+      return;
+    const uint8_t from = in_.field(68, 3);
+    const bool is_true_and_true = in_.field(77, 3) == Instruction::kAlways && in_.field(87, 3) == Instruction::kAlways;
+    const bool is_negated = in_.field(71, 1) != 0 || in_.field(80, 1) != 0 || in_.field(90, 1) != 0;
+    const bool is_conjunction = in_.field(64, 3) == 0 && in_.field(72, 5) == 0x10;
+    if (!is_true_and_true || is_negated || !is_conjunction || from == Instruction::kAlways) return;
+    r_.copy_of[to] = static_cast<uint8_t>(kFirstUniformPredicate + from);
+  }
   void forget_predicates(bool is_uniform) {
     for (size_t p = 0; p < Instruction::kAlways; ++p) {
       (is_uniform ? r_.uniform_predicates : r_.predicates)[p] |= kFromUnknown;
@@ -290,8 +310,7 @@ class Executor {
       }
       v.flags |= of_choice(v, index.flags);
       if (is_vector && in_.dst() + i < Instruction::kZeroRegister) store(r_.vector[in_.dst() + i], v);
-      if (!is_vector && in_.field(16, 6) + i < Instruction::kZeroUniform)
-        store(r_.uniform[in_.field(16, 6) + i], v, true);
+      if (!is_vector && in_.field(16, 6) + i < Instruction::kZeroUniform) store(r_.uniform[in_.field(16, 6) + i], v);
     }
   }
 
@@ -376,7 +395,10 @@ class Executor {
       case kUplop3:
       case kUplop3b:
       case kUplop3c:
-      case kUplop3d: set_predicates(predicate(87) | predicate(77) | predicate(68)); return true;
+      case kUplop3d:
+        set_predicates(predicate(87) | predicate(77) |
+                       (reads_uniform_predicate() ? r_.uniform_predicates[in_.field(68, 3)] : predicate(68)));
+        return true;
       case kIadd3:
       case kUiadd3:
         write_any(add_immediate(mix(mix(a(), b()), c())));
@@ -393,7 +415,15 @@ class Executor {
       case kShf:
       case kUshf:
       case kPrmt:
-      case kUprmt: write_any(is_copy() ? c() : strip_addresses(mix(mix(a(), b()), c()))); return true;
+      case kUprmt:
+        // IMAD.U32 R4, RZ, RZ, UR4: both of what UR4 may be.
+        if (is_copy() && form_ == 7 && !is_guarded() && in_.dst() != Instruction::kZeroRegister &&
+            (in_.src_b() & 63U) != Instruction::kZeroUniform) {
+          r_.vector[in_.dst()] = r_.uniform[in_.src_b() & 63U];
+          return true;
+        }
+        write_any(is_copy() ? c() : strip_addresses(mix(mix(a(), b()), c())));
+        return true;
       case kImadWide:
       case kUimadWide: {
         const Value product = mix(a(), b());

@@ -66,20 +66,23 @@ Value join(const Value& a, const Value& b) {
 Value mix(const Value& a, const Value& b) {
   Value out = join(a, b);
   out.forget_constants();
-  if (a.num_words != 0 && b.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~a.flags));
-  if (b.num_words != 0 && a.num_words == 0) out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~b.flags));
+  const auto is_pointer = [](const Value& v) { return v.num_words != 0 && (v.flags & kOffsetOnly) == 0; };
+  if (is_pointer(a) || (a.num_words != 0 && b.num_words == 0))
+    out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~a.flags));
+  if (is_pointer(b) || (b.num_words != 0 && a.num_words == 0))
+    out.flags &= static_cast<uint8_t>(~(kOffsetOnly & ~b.flags));
   return out;
 }
 
-Value Register::any() const { return predicate_ == Instruction::kAlways ? when_true_ : join(when_true_, when_false_); }
+Value Register::any() const { return predicate_ == kNoPredicate ? when_true_ : join(when_true_, when_false_); }
 
 Value Register::given(uint8_t predicate, bool negated) const {
-  if (predicate_ == Instruction::kAlways || predicate_ != predicate) return any();
+  if (predicate_ == kNoPredicate || predicate_ != predicate) return any();
   return negated ? when_false_ : when_true_;
 }
 
 void Register::write_if(uint8_t predicate, bool negated, const Value& v) {
-  if (predicate == Instruction::kAlways) {
+  if (predicate == kNoPredicate) {
     *this = Register(join(any(), v));
     return;
   }
@@ -91,7 +94,7 @@ void Register::write_if(uint8_t predicate, bool negated, const Value& v) {
 }
 
 void Register::forget_predicate(uint8_t predicate) {
-  if (predicate_ == predicate && predicate != Instruction::kAlways) *this = Register(any());
+  if (predicate_ == predicate && predicate != kNoPredicate) *this = Register(any());
 }
 
 bool Register::join_with(const Register& other) {
@@ -102,7 +105,7 @@ bool Register::join_with(const Register& other) {
     return changed;
   };
   // Split registers only ever become whole ones, so that the analysis comes to an end.
-  const bool was_split = predicate_ != Instruction::kAlways;
+  const bool was_split = predicate_ != kNoPredicate;
   if (predicate_ == other.predicate_) {
     const bool changed = take(when_true_, other.when_true_);
     return (was_split && take(when_false_, other.when_false_)) || changed;
@@ -111,8 +114,25 @@ bool Register::join_with(const Register& other) {
   return take(when_true_, other.any()) || was_split;
 }
 
+Value Registers::seen(const Register& reg, uint8_t guard, bool negated) const {
+  if (guard < kNoPredicate && !reg.is_split_by(guard)) guard = copy_of[guard];
+  return reg.given(guard, negated);
+}
+
+void Registers::forget_predicate(uint8_t predicate) {
+  for (Register& reg : vector) reg.forget_predicate(predicate);
+  for (Register& reg : uniform) reg.forget_predicate(predicate);
+  for (size_t p = 0; p < copy_of.size(); ++p)
+    if (p == predicate || copy_of[p] == predicate) copy_of[p] = kNoPredicate;
+}
+
 bool Registers::join_with(const Registers& other) {
   bool changed = false;
+  for (size_t p = 0; p < copy_of.size(); ++p) {
+    if (copy_of[p] == other.copy_of[p] || copy_of[p] == kNoPredicate) continue;
+    copy_of[p] = kNoPredicate;
+    changed = true;
+  }
   for (size_t i = 0; i < vector.size(); ++i) changed |= vector[i].join_with(other.vector[i]);
   for (size_t i = 0; i < uniform.size(); ++i) changed |= uniform[i].join_with(other.uniform[i]);
   const auto take_flags = [&changed](uint8_t& mine, uint8_t theirs) {
@@ -169,7 +189,7 @@ AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, cons
     high = mix(high, hi);
   };
   if (access.reg && *access.reg < Instruction::kZeroRegister - 1) {
-    const auto half = [&](size_t n) { return r.vector[n].given(in.guard(), in.guard_negated()); };
+    const auto half = [&](size_t n) { return r.seen(r.vector[n], in.guard(), in.guard_negated()); };
     add_pair(half(*access.reg), half(*access.reg + 1U));
   }
   if (access.uniform_reg && *access.uniform_reg < Instruction::kZeroUniform - 1)

@@ -34,8 +34,12 @@ struct Value {
 
 // Either of two values.
 Value join(const Value& a, const Value& b);
-// A sum or other mixture: where one operand holds pointers and the other none, the other is an offset.
+// A sum or other mixture: where one operand holds pointers and nothing else, or the other none, the other is an offset.
 Value mix(const Value& a, const Value& b);
+
+// A predicate by number: the uniform ones follow the others.
+inline constexpr uint8_t kFirstUniformPredicate = 8;
+inline constexpr uint8_t kNoPredicate = Instruction::kAlways;
 
 // A register. Where a guarded instruction wrote it last, what it holds when the guard was true is kept apart from what
 // it holds otherwise, for later instructions under the same guard, until the predicate changes.
@@ -48,13 +52,14 @@ class Register {
   // As an instruction sees it that runs only when the predicate is true (or false, when negated).
   Value given(uint8_t predicate, bool negated) const;
   void write_if(uint8_t predicate, bool negated, const Value& v);
+  bool is_split_by(uint8_t predicate) const { return predicate != kNoPredicate && predicate_ == predicate; }
   void forget_predicate(uint8_t predicate);
   // Takes in what another path brings; true when that changed something.
   bool join_with(const Register& other);
 
  private:
-  uint8_t predicate_ = Instruction::kAlways;  // kAlways: not split
-  Value when_true_, when_false_;              // unsplit: the first
+  uint8_t predicate_ = kNoPredicate;  // none: not split
+  Value when_true_, when_false_;      // unsplit: the first
 };
 
 struct Registers {
@@ -62,6 +67,13 @@ struct Registers {
   std::array<Register, 64> uniform;
   std::array<uint8_t, 8> predicates{};  // flags only; index 7 is always true
   std::array<uint8_t, 8> uniform_predicates{};
+  // The uniform predicate that a predicate is a copy of, or none.
+  std::array<uint8_t, 8> copy_of{kNoPredicate, kNoPredicate, kNoPredicate, kNoPredicate,
+                                 kNoPredicate, kNoPredicate, kNoPredicate, kNoPredicate};
+
+  // What an instruction under a guard sees of a register.
+  Value seen(const Register& reg, uint8_t guard, bool negated) const;
+  void forget_predicate(uint8_t predicate);
 
   // Takes in what another path brings; true when that changed something.
   bool join_with(const Registers& other);
