@@ -85,7 +85,7 @@ TEST_F(FamiliesCode, NothingIsReadEarlyAtTheLowerLevels) {
 // A text of a device header replaced by another one that reads a producer's data too early, or its weights too late.
 struct Fault {
   std::string name, header, from, to;
-  std::string kernel, rule, param;  // of a finding that must be there
+  std::string kernel, rule, words;  // of a finding that must be there
 };
 void PrintTo(const Fault& f, std::ostream* out) { *out << f.name; }
 
@@ -113,29 +113,29 @@ TEST_P(PlantedFault, IsFound) {
               Contains(AllOf(Field(&codegen::CodeFinding::rule, fault.rule),
                              Field(&codegen::CodeFinding::verdict,
                                    is_late ? codegen::CodeVerdict::kLostTime : codegen::CodeVerdict::kBroken),
-                             Field(&codegen::CodeFinding::message, HasSubstr("'" + fault.param + "'")))));
+                             Field(&codegen::CodeFinding::message, HasSubstr(fault.words)))));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     RealKernels, PlantedFault,
     testing::Values(Fault{"ScalesWithoutWait", "ops/common/device/fp8_gemm.cuh", "  frame.wait_inputs();\n  // Several",
-                          "  // Several", "B0.gemm", "read_before_wait", "x_scale"},
+                          "  // Several", "B0.gemm", "read_before_wait", "'x_scale'"},
                     Fault{"TileWithoutWait", "ops/common/device/fp8_gemm.cuh", "  frame.wait_inputs();\n  // x was",
-                          "  // x was", "D0", "read_before_wait", "x_map"},
+                          "  // x was", "D0", "read_before_wait", "'x_map'"},
                     // One of two pointers, chosen by an index into the parameters.
                     Fault{"WrongScales", "ops/qkv_a/device/qkv_a.cuh", "is_kv ? p.kv_scale : p.q_scale",
-                          "is_kv ? p.x_scale : p.q_scale", "B0.gemm", "read_before_wait", "x_scale"},
+                          "is_kv ? p.x_scale : p.q_scale", "B0.gemm", "read_before_wait", "'x_scale'"},
                     // Under guards.
                     Fault{"EarlyQuery", "ops/q_absorb/device/q_absorb.cuh", "is_there ? p.kv_b_scale[",
-                          "is_there ? reinterpret_cast<const float*>(p.q_nope)[", "D2", "read_before_wait", "q_nope"},
+                          "is_there ? reinterpret_cast<const float*>(p.q_nope)[", "D2", "read_before_wait", "'q_nope'"},
                     Fault{"PartialsWithoutWait", "ops/qkv_a/device/qkv_a.cuh", "  frame.wait_inputs();\n\n  float v[8]",
                           "  float v[8]", "B0.finalize", "attr_without_wait_in_binary", "B0.finalize"},
                     Fault{"ReadOnlyPath", "device/ptx.cuh", "ld.global.L1::no_allocate.v4",
-                          "ld.global.nc.L1::no_allocate.v4", "A0", "late_weights", "w"},
+                          "ld.global.nc.L1::no_allocate.v4", "A0", "late_weights", "'w'"},
                     Fault{"GateAheadOfScales", "ops/indexer_q/device/indexer_q.cuh",
                           "    load_weight_scales(smem, t, threadIdx.x);\n    frame.wait_inputs();\n",
                           "    frame.wait_inputs();\n    load_weight_scales(smem, t, threadIdx.x);\n", "D1",
-                          "late_weights", "w_scale"},
+                          "late_weights", "'w_scale'"},
                     Fault{"EarlyTrigger", "ops/indexer_q/device/indexer_q.cuh", "  frame.enter();\n",
                           "  frame.enter();\n  frame.trigger();\n", "D1", "early_trigger", "D1"}),
     [](const auto& test) { return test.param.name; });
