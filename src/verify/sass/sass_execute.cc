@@ -1,6 +1,7 @@
 // The effect of one instruction on the values of the trace. What is not modelled gives values from an unknown source.
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "verify/sass/sass_values.h"
 
@@ -327,21 +328,38 @@ class Executor {
     return is_plain_sum ? vector_reg(in_.src_a()) : Value{};
   }
 
-  // A sum of an address inside the parameter block and a known number stays one.
-  Value add_immediate(const Value& sum) const {
-    if (sum.num_words == 0 || (sum.words[0] & Value::kAddressBit) == 0) return sum;
+  // A sum of an address inside the parameter block and known numbers stays one.
+  Value keep_address(const Value& sum) const {
+    const auto holds_address = [](const Value& v) {
+      return v.num_words != 0 && (v.words[v.num_words - 1U] & Value::kAddressBit) != 0;
+    };
+    if (!holds_address(sum)) return sum;
+    // Bits 63, 72 and 75 negate, 74 adds a carry.
+    bool is_known = in_.field(63, 1) == 0 && in_.field(72, 1) == 0 && in_.field(74, 2) == 0;
+    uint32_t num_addresses = 0;
+    std::vector<uint32_t> offsets{0};
+    for (const Value& v : {a(), b(), c()}) {
+      if (holds_address(v)) {
+        ++num_addresses;
+        continue;
+      }
+      std::vector<uint32_t> sums;
+      for (size_t k = 0; k < v.num_constants; ++k)
+        for (const uint32_t o : offsets) sums.push_back(o + v.constants[k]);
+      offsets = std::move(sums);
+    }
+    is_known &= num_addresses == 1 && !offsets.empty();
     Value out;
     out.flags = sum.flags;
-    const bool is_known =
-        form_ == 4 && in_.immediate() < Value::kAddressBit && in_.field(72, 1) == 0 && in_.field(63, 1) == 0;
+    if (!is_known) out.flags |= kFromUnknown;
     for (size_t i = 0; i < sum.num_words; ++i) {
       const uint16_t word = sum.words[i];
-      if ((word & Value::kAddressBit) == 0)
+      if ((word & Value::kAddressBit) == 0) {
         out.insert(word);
-      else if (is_known)
-        out.insert(static_cast<uint16_t>(Value::kAddressBit | ((word + in_.immediate()) & 0x7fffU)));
-      else
-        out.flags |= kFromUnknown;
+        continue;
+      }
+      if (!is_known) continue;
+      for (const uint32_t o : offsets) out.insert(static_cast<uint16_t>(Value::kAddressBit | ((word + o) & 0x7fffU)));
     }
     return out;
   }
@@ -401,7 +419,7 @@ class Executor {
         return true;
       case kIadd3:
       case kUiadd3:
-        write_any(add_immediate(mix(mix(a(), b()), c())));
+        write_any(keep_address(mix(mix(a(), b()), c())));
         set_predicates(as_flags(a()) | as_flags(b()) | as_flags(c()));
         return true;
       case kUiadd64: write_any(mix(mix(a(), b()), c()), mix(mix(a(true), b(true)), c(true))); return true;

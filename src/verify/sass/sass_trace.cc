@@ -88,7 +88,7 @@ Trace::Trace(const CubinKernel& kernel, const FlowGraph& flow, std::span<const u
       conditions_[node] = condition_flags(in, r);
       if (const auto access = in.global_access()) {
         base_of_[node] = static_cast<uint32_t>(bases_.size());
-        bases_.push_back(resolve_base(in, *access, r, kernel));
+        bases_.push_back(resolve_base(in, *access, r));
       }
     });
   }

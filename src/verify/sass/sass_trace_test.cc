@@ -123,6 +123,24 @@ TEST(SassTrace, NumbersOfAStructAreNoBases) {
   EXPECT_TRUE(base_of(code, {0, 4, 8, 12}).may_be_other);
 }
 
+// ULDC.64 UR10, c[0x0][0x198]; UMOV UR21, 0x8 or 0x18; UIADD3 UR16, UR10, UR21; UIADD3.X; UTMACCTL.PF [UR16]
+TEST(SassTrace, DescriptorChosenFromSeveralMembers) {
+  constexpr Word kParamAddress{0x00006600000a7ab9, 0x000fe20000000a00};
+  constexpr Word kThreadUr{0x00000000000579c3, 0x000e220000002100};  // S2UR UR5, SR_TID.X
+  constexpr Word kFirst{0x0000000800157882, 0x000fe20000000000};
+  constexpr Word kSecond{0x0000001800157882, 0x000fe20000000000};
+  constexpr Word kSum{0x000000150a107290, 0x000fc8000ff1e03f};
+  constexpr Word kCarry{0x000000060b117290, 0x000fe200087fe43f};
+  constexpr Word kPrefetch{0x00000000100079b9, 0x0001e20008040000};
+  const AddressBase two = base_of({kParamAddress, under(kFirst, kP0), under(kSecond, kNotP0), kSum, kCarry, kPrefetch});
+  EXPECT_THAT(two.param_offsets, ElementsAre(8U, 24U));
+  EXPECT_TRUE(two.is_param_block);
+  EXPECT_FALSE(two.may_be_other);
+  Word unknown = kThreadUr;
+  unknown[0] = (unknown[0] & ~uint64_t{0xff0000}) | 0x150000U;
+  EXPECT_TRUE(base_of({kParamAddress, unknown, kSum, kCarry, kPrefetch}).may_be_other);
+}
+
 TEST(SassTrace, NothingComesBehindATrap) {
   // 0 index, 1 P0, 2 @P0 bra 5, 3 wait, 4 bra 6, 5 trap, 6 load
   const auto order = [](const Word& end) {

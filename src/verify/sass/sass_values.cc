@@ -180,8 +180,7 @@ uint8_t condition_flags(const Instruction& in, const Registers& r) {
   return flags;
 }
 
-AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r,
-                         const CubinKernel& kernel) {
+AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r) {
   AddressBase base;
   Value low, high;
   const auto add_pair = [&](const Value& lo, const Value& hi) {
@@ -195,6 +194,7 @@ AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, cons
   if (access.uniform_reg && *access.uniform_reg < Instruction::kZeroUniform - 1)
     add_pair(r.uniform[*access.uniform_reg].any(), r.uniform[*access.uniform_reg + 1U].any());
   size_t num_addresses = 0;
+  // A parameter in the low half alone is an index.
   for (size_t i = 0; i < low.num_words; ++i) {
     const uint16_t word = low.words[i];
     if ((word & Value::kAddressBit) != 0) {
@@ -204,11 +204,6 @@ AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, cons
       // A pointer is eight bytes: its halves are the two words of an aligned pair.
       base.param_offsets.push_back(uint32_t{word} * 4);
     }
-  }
-  // A descriptor's address lies in the block; any other parameter in the low half alone is an index.
-  for (uint32_t& offset : base.param_offsets) {
-    const ParamBlock params(kernel);
-    if (const KernelParam* p = params.find(offset); p != nullptr && access.is_descriptor) offset = p->offset;
   }
   base.is_param_block = num_addresses != 0 && num_addresses == base.param_offsets.size();
   base.may_be_other = base.param_offsets.empty() || ((low.flags | high.flags) & kOffsetOnly) != 0;

@@ -98,8 +98,7 @@ class ParamBlock {
 // What the predicates of the instruction depend on: its guard, and the second predicate of control instructions.
 uint8_t condition_flags(const Instruction& in, const Registers& r);
 // Of an access that the instruction does.
-AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r,
-                         const CubinKernel& kernel);
+AddressBase resolve_base(const Instruction& in, const GlobalAccess& access, const Registers& r);
 void execute(const Instruction& in, const ParamBlock& params, Registers& r);
 
 }  // namespace megartp::sass
