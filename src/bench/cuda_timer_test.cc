@@ -14,25 +14,15 @@
 #include "bench/replay_check.h"
 #include "launch/fake_families.h"
 #include "support/fake_driver.h"
+#include "support/layer_configs.h"
 
 namespace megartp::bench {
 namespace {
 
 using megartp::test::FakeDriver;
+using megartp::test::small_config;
 
 constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
-
-glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 512;
-  c.q_lora_rank = 256;
-  c.kv_lora_rank = 128;
-  c.num_attention_heads = 4;
-  c.qk_nope_head_dim = 192;
-  c.v_head_dim = 64;
-  c.index_n_heads = 4;
-  return c;
-}
 
 class CudaTimerTest : public testing::Test {
  protected:

@@ -60,7 +60,6 @@ __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.sh
 
 // Weights: read once, so L2 need not keep them.
 inline constexpr uint64_t kEvictFirst = 0x12F0000000000000ULL;
-inline constexpr uint64_t kEvictLast = 0x14F0000000000000ULL;
 
 __device__ inline void bulk_load(void* to, const void* from, uint32_t bytes, uint64_t* bar, uint64_t hint) {
   asm volatile(

@@ -15,14 +15,6 @@ struct alignas(64) TensorMap {
   uint64_t opaque[16];
 };
 
-// What a kernel passes to the launch layer's generated checks: the type of its one parameter.
-template <class P>
-struct KernelParams;
-template <class P>
-struct KernelParams<void(P)> {
-  using type = P;
-};
-
 __host__ __device__ constexpr uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
 }  // namespace megartp::device

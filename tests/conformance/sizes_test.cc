@@ -19,21 +19,6 @@ namespace {
 
 constexpr double kMaxCalcDiff = 1e-6;
 
-// Ragged everywhere: no size is a multiple of a tile.
-glm52::Config ragged_config() {
-  glm52::Config c;
-  c.hidden_size = 456;
-  c.q_lora_rank = 200;
-  c.kv_lora_rank = 88;
-  c.num_attention_heads = 3;
-  c.qk_nope_head_dim = 40;
-  c.qk_rope_head_dim = 24;
-  c.v_head_dim = 56;
-  c.index_n_heads = 3;
-  c.index_head_dim = 64;
-  return c;
-}
-
 // DeepSeek-V3.2's matrices with fewer heads: 2112 x 7168 QKV-A, heads of 192 that tiles of 128 do not match, half-split
 // indexer RoPE, YaRN.
 glm52::Config deepseek_config() {

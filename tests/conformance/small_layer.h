@@ -17,21 +17,9 @@
 #include "models/glm52/layer_run.h"
 #include "plan/kernel_plan.h"
 #include "plan/target.h"
+#include "support/layer_configs.h"
 
 namespace megartp::test {
-
-// A small layer with GLM-5.2's proportions: every op, several tiles of each kind.
-inline glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 512;
-  c.q_lora_rank = 256;
-  c.kv_lora_rank = 128;
-  c.num_attention_heads = 4;
-  c.qk_nope_head_dim = 192;
-  c.v_head_dim = 64;
-  c.index_n_heads = 4;
-  return c;
-}
 
 class Checkpoint {
  public:

@@ -12,21 +12,10 @@
 
 #include "models/glm52/layer_run.h"
 #include "plan/plan_template.h"
+#include "support/layer_configs.h"
 
 namespace megartp::test {
 namespace {
-
-glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 512;
-  c.q_lora_rank = 256;
-  c.kv_lora_rank = 128;
-  c.num_attention_heads = 4;
-  c.qk_nope_head_dim = 192;
-  c.v_head_dim = 64;
-  c.index_n_heads = 4;
-  return c;
-}
 
 class Templates : public testing::Test {
  protected:

@@ -137,7 +137,7 @@ INSTANTIATE_TEST_SUITE_P(
                           "    load_weight_scales(smem, t, threadIdx.x);\n    frame.wait_inputs();\n",
                           "    frame.wait_inputs();\n    load_weight_scales(smem, t, threadIdx.x);\n", "D1",
                           "late_weights", "w_scale"},
-                    Fault{"EarlyTrigger", "ops/indexer_q/device/indexer_q.cuh", "  frame.enter();\n",
+                    Fault{"EarlyTrigger", "ops/common/device/split_rows.cuh", "  frame.enter();\n",
                           "  frame.enter();\n  frame.trigger();\n", "D1", "early_trigger", "D1"}),
     [](const auto& test) { return test.param.name; });
 

@@ -9,36 +9,12 @@
 
 #include "lowering/lower.h"
 #include "models/glm52/glm52.h"
+#include "support/layer_configs.h"
 
 namespace megartp {
 namespace {
 
-glm52::Config clipped_config() {
-  glm52::Config c;
-  c.hidden_size = 456;
-  c.q_lora_rank = 200;
-  c.kv_lora_rank = 88;
-  c.num_attention_heads = 3;
-  c.qk_nope_head_dim = 40;
-  c.qk_rope_head_dim = 24;
-  c.v_head_dim = 56;
-  c.index_n_heads = 3;
-  c.index_head_dim = 64;
-  return c;
-}
-
-// The families that attention-pre does not use.
-OpGraph chain() {
-  OpGraph graph("chain");
-  const Tensor x = graph.runtime_arg("x", DType::kBF16, {"M", 72});
-  const Tensor norm_w = graph.bound_weight("norm_w", DType::kBF16, {72});
-  const Tensor w = graph.bound_weight("w", DType::kBF16, {200, 72});
-  const Tensor out = graph.gemm(graph.rmsnorm(graph.add(x, x), norm_w), w);
-  graph.set_outputs({out});
-  return graph;
-}
-
-OpGraph attention() { return glm52::attention_pre_graph(clipped_config(), {}, 6); }
+OpGraph attention() { return glm52::attention_pre_graph(test::ragged_config(), {}, 6); }
 
 bool contains(const Box& outer, const Box& inner) {
   for (uint32_t d = 0; d < inner.rank; ++d)
@@ -146,13 +122,13 @@ RC_GTEST_PROP(Clipping, Chain, ()) {
   ShapeEnv large, small;
   large.set("M", *rc::gen::inRange(1, 200));
   small.set("M", *rc::gen::inRange<int64_t>(1, large.symbols["M"] + 1));
-  static const OpGraph graph = chain();
+  static const OpGraph graph = test::plain_chain();
   check_pair(graph, small, large);
 }
 
 TEST(Clipping, EveryFamilyIsInOneOfTheGraphs) {
   std::set<std::string, std::less<>> kinds;
-  for (const OpGraph& graph : {chain(), attention()})
+  for (const OpGraph& graph : {test::plain_chain(), attention()})
     for (const OpInfo& op : graph.ops()) kinds.insert(op.kind);
   for (const OpFamily* family : op_families())
     EXPECT_TRUE(kinds.contains(family->kind())) << family->kind() << " is not tested here";

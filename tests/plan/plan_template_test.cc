@@ -9,26 +9,21 @@
 
 #include "models/glm52/glm52.h"
 #include "plan/plan_template.h"
+#include "support/layer_configs.h"
 
 namespace megartp {
 namespace {
 
 using ::testing::HasSubstr;
 
-glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 512;
-  c.q_lora_rank = 256;
-  c.kv_lora_rank = 128;
-  c.num_attention_heads = 4;
-  c.qk_nope_head_dim = 192;
-  c.v_head_dim = 64;
-  c.index_n_heads = 4;
+// Every layer has an indexer.
+glm52::Config full_layers_config() {
+  glm52::Config c = test::small_config();
   c.index_topk_freq = 1;
   return c;
 }
 
-OpGraph layers(int64_t count, const glm52::Config& config = small_config()) {
+OpGraph layers(int64_t count, const glm52::Config& config = full_layers_config()) {
   return glm52::attention_pre_graph(config, {}, 6, count);
 }
 

@@ -8,34 +8,11 @@
 #include "lowering/lower.h"
 #include "models/glm52/glm52.h"
 #include "plan/kernel_plan.h"
+#include "support/layer_configs.h"
 #include "verify/plan/memory_spaces.h"
 
 namespace megartp {
 namespace {
-
-glm52::Config small_config() {
-  glm52::Config c;
-  c.hidden_size = 456;
-  c.q_lora_rank = 200;
-  c.kv_lora_rank = 88;
-  c.num_attention_heads = 3;
-  c.qk_nope_head_dim = 40;
-  c.qk_rope_head_dim = 24;
-  c.v_head_dim = 56;
-  c.index_n_heads = 3;
-  c.index_head_dim = 64;
-  return c;
-}
-
-// The families that attention-pre does not use.
-OpGraph chain() {
-  OpGraph graph("chain");
-  const Tensor x = graph.runtime_arg("x", DType::kBF16, {"M", 72});
-  const Tensor norm_w = graph.bound_weight("norm_w", DType::kBF16, {72});
-  const Tensor w = graph.bound_weight("w", DType::kBF16, {200, 72});
-  graph.set_outputs({graph.gemm(graph.rmsnorm(graph.add(x, x), norm_w), w)});
-  return graph;
-}
 
 // In a slot's terms -> in the terms of the stage's tensors.
 std::vector<Access> named(std::vector<Access> accesses, const Stage& stage) {
@@ -154,11 +131,11 @@ TEST(Regions, OfInstructionsAreThoseOfTheStages) {
   for (const int64_t m : {1, 5, 16, 17, 40, 130}) {
     ShapeEnv shapes;
     shapes.set("M", m);
-    check_graph(chain(), shapes, seen);
+    check_graph(test::plain_chain(), shapes, seen);
     for (const int64_t requests : {int64_t{1}, std::min<int64_t>(m, 3)}) {
       const auto batch = glm52::decode_shapes(m, 700 + m, requests);
       ASSERT_TRUE(batch);
-      check_graph(glm52::attention_pre_graph(small_config(), {}, 6), *batch, seen);
+      check_graph(glm52::attention_pre_graph(test::ragged_config(), {}, 6), *batch, seen);
     }
   }
   check_graph(glm52::attention_pre_graph({}, {}, 6), glm52::decode_shapes(33, 8192, 3).value(), seen);

@@ -36,11 +36,25 @@ struct SplitRows {
     return m_count > rank ? (m_count - rank - 1) / kSplits + 1 : 0;
   }
 
-  // By one thread, before the cluster's first barrier.
-  __device__ void init(uint32_t m_count) const {
-    mbarrier_init(arrived, 1);
-    mbarrier_init_fence();
-    mbarrier_arrive_expect(arrived, rows_of(cluster_rank(), m_count) * kSplits * 512);
+  // First thing in a kernel, by all threads: barriers, the frame's entry and prologue. m_count: rows of the M tile.
+  template <class Frame>
+  __device__ void start(const GemmSmem<S>& smem, const Frame& frame, uint32_t m_count) const {
+    if (threadIdx.x == 0) {
+      mbarrier_init(arrived, 1);
+      mbarrier_init_fence();
+      mbarrier_arrive_expect(arrived, rows_of(cluster_rank(), m_count) * kSplits * 512);
+      smem.init();
+    }
+    frame.enter();
+    __syncthreads();
+    // Nobody sends to a CTA whose barrier is not ready.
+    if constexpr (kSplits > 1) cluster_sync_relaxed();
+    frame.after_prologue();
+  }
+  // Last thing in a kernel, by all consumers.
+  __device__ void finish() const {
+    // Nobody leaves while the copy engine still reads its rows: they have arrived when every receiver has come here.
+    if constexpr (kSplits > 1) cluster_sync_relaxed();
   }
   // By all consumers, after multiply().
   __device__ void send(const GemmSmem<S>& smem, const GemmSums<S>& sums, uint32_t thread, uint32_t m_count) const {

@@ -6,7 +6,8 @@
 #pragma once
 
 #include "device/frame.cuh"
-#include "ops/common/device/absorb.cuh"
+#include "device/mma.cuh"
+#include "device/numeric.cuh"
 
 namespace megartp::device {
 

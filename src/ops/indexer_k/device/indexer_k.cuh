@@ -60,15 +60,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
   const KernelFrame<kWait> frame;
   const uint32_t m_begin = blockIdx.y * S::kTileM;
   const uint32_t m_count = min(static_cast<uint32_t>(S::kTileM), p.m - m_begin);
-  if (threadIdx.x == 0) {
-    rows.init(m_count);
-    smem.init();
-  }
-  frame.enter();
-  __syncthreads();
-  // Nobody sends to a CTA whose barrier is not ready.
-  if constexpr (kSplits > 1) cluster_sync_relaxed();
-  frame.after_prologue();
+  rows.start(smem, frame, m_count);
 
   const uint32_t split = blockIdx.x;
   const BlockRange range = split_blocks(p.k_blocks, kSplits, split);
@@ -119,8 +111,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
       *reinterpret_cast<uint32_t*>(page + slot[i] % 64 * 128 + lane * 4) = codes;
       if (lane == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot[i] % 64 * 4) = scale;
     }
-    // Nobody leaves while the copy engine still reads its rows: they have arrived when every receiver has come here.
-    if constexpr (kSplits > 1) cluster_sync_relaxed();
+    rows.finish();
   }
 }
 

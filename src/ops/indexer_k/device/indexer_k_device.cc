@@ -1,10 +1,10 @@
 // indexer_k on the GPU: a cluster of K splits for each M tile; dims that it cannot do go through z = fp32 products of
 // the generic GEMM.
 #include <algorithm>
-#include <cmath>
 
 #include "ops/common/device_gemm.h"
 #include "ops/common/gemm_tiling.h"
+#include "ops/common/indexer_device.h"
 #include "ops/common/paged_cache.h"
 #include "ops/indexer_k/indexer_k_abi.h"
 
@@ -15,9 +15,6 @@ namespace {
 // splits).
 constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 4, .ctas_per_sm = 1};
 constexpr int64_t kDefaultSplits = 8;
-constexpr uint32_t kMaxSplits = 8;  // a portable cluster
-constexpr int64_t kDim = 128;       // of the fast kernel
-constexpr int64_t kRopeUnit = 8;
 
 struct Dims {
   int64_t m, k, dim, rope, k_blocks, positions, pages;
@@ -37,12 +34,7 @@ void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool i
   const Attrs& attrs = c.op().attrs;
   b.u32("num_positions", d.positions).u32("num_slots", d.pages * kPageTokens);
   b.f32("eps", attrs.get_double("eps", 1e-6));
-  if (is_generic) b.u32("dim", d.dim);
-  b.u32("rope", d.rope);
-  b.u32("interleave", attrs.get_bool("interleave", true) ? 1 : 0);
-  b.u32("hadamard", attrs.get_bool("hadamard", false) ? 1 : 0);
-  if (is_generic) b.f32("hadamard_factor", 1.0 / std::sqrt(static_cast<double>(d.dim)));
-  b.u32("pow2_scale", attrs.get_bool("pow2_scale", false) ? 1 : 0);
+  add_indexer_row(b, attrs, d.dim, d.rope, false, is_generic);
 }
 
 GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
@@ -53,9 +45,10 @@ class IndexerKDevice final : public DeviceFamily {
   Result<std::vector<DeviceKernel>> kernels(DeviceContext& c) const override {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
-    const uint32_t splits = cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kMaxSplits);
+    const uint32_t splits =
+        cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kIndexerMaxSplits);
     const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)}, needs_of(d, splits));
-    if (!cut || d.dim != kDim || d.rope % kRopeUnit != 0) return generic(c, d);
+    if (!cut || d.dim != kIndexerDim || d.rope % kIndexerRopeUnit != 0) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }
 

@@ -55,15 +55,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
   const KernelFrame<kWait, true> frame;
   const uint32_t m_begin = blockIdx.y * S::kTileM;
   const uint32_t m_count = min(static_cast<uint32_t>(S::kTileM), p.m - m_begin);
-  if (threadIdx.x == 0) {
-    rows.init(m_count);
-    smem.init();
-  }
-  frame.enter();
-  __syncthreads();
-  // Nobody sends to a CTA whose barrier is not ready.
-  if constexpr (kSplits > 1) cluster_sync_relaxed();
-  frame.after_prologue();
+  rows.start(smem, frame, m_count);
 
   const uint32_t split = blockIdx.x % kSplits;
   const uint32_t head = blockIdx.x / kSplits;
@@ -123,8 +115,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__
         p.weights[at] = g * scale * p.score_scale;
       }
     }
-    // Nobody leaves while the copy engine still reads its rows: they have arrived when every receiver has come here.
-    if constexpr (kSplits > 1) cluster_sync_relaxed();
+    rows.finish();
   }
 }
 

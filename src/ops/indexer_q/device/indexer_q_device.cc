@@ -1,10 +1,10 @@
 // indexer_q on the GPU: a cluster of K splits for each head and M tile; dims that it cannot do go through z = fp32
 // products of the generic GEMM.
 #include <algorithm>
-#include <cmath>
 
 #include "ops/common/device_gemm.h"
 #include "ops/common/gemm_tiling.h"
+#include "ops/common/indexer_device.h"
 #include "ops/indexer_q/indexer_q_abi.h"
 
 namespace megartp::ops {
@@ -12,9 +12,6 @@ namespace {
 
 constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2};
 constexpr int64_t kDefaultSplits = 4;
-constexpr uint32_t kMaxSplits = 8;  // a portable cluster
-constexpr int64_t kDim = 128;       // of the fast kernel
-constexpr int64_t kRopeUnit = 8;
 constexpr int64_t kGateLanes = 32;    // slices of the gate that a warp loads at once
 constexpr int64_t kMaxGateLoads = 4;  // of a lane and token, in registers
 
@@ -39,12 +36,7 @@ void add_outputs(const DeviceContext& c, KernelBuilder& b) {
 void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool is_generic) {
   const Attrs& attrs = c.op().attrs;
   b.f32("score_scale", attrs.get_double("score_scale", 0));
-  if (is_generic) b.u32("dim", d.dim);
-  b.u32("rope", d.rope);
-  b.u32("interleave", attrs.get_bool("interleave", true) ? 1 : 0);
-  b.u32("hadamard", attrs.get_bool("hadamard", false) ? 1 : 0);
-  if (is_generic) b.f32("hadamard_factor", 1.0 / std::sqrt(static_cast<double>(d.dim)));
-  b.u32("pow2_scale", attrs.get_bool("pow2_scale", true) ? 1 : 0);
+  add_indexer_row(b, attrs, d.dim, d.rope, true, is_generic);
 }
 
 GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
@@ -55,9 +47,10 @@ class IndexerQDevice final : public DeviceFamily {
   Result<std::vector<DeviceKernel>> kernels(DeviceContext& c) const override {
     MEGARTP_TRY(check_device_dims(c));
     const Dims d = dims_of(c);
-    const uint32_t splits = cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kMaxSplits);
+    const uint32_t splits =
+        cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kIndexerMaxSplits);
     const auto cut = cut_gemm(c, kTuning, c.input(kIndexerQX), {c.input(kIndexerQWeight)}, needs_of(d, splits));
-    const bool fits = d.dim == kDim && d.rope % kRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
+    const bool fits = d.dim == kIndexerDim && d.rope % kIndexerRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
     if (!cut || !fits) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }

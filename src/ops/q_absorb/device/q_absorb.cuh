@@ -1,11 +1,11 @@
 // q_absorb: q_out[m, h, n] = bf16(sum over d of q_nope[m, h, d] * bf16(W[h, d, n] * scale)), BF16 operands, fp32 sums.
 //
-// A CTA has one head and 128 columns (common/device/absorb.cuh). The weights go straight from global memory into
+// A CTA has one head and 128 columns (absorb.cuh). The weights go straight from global memory into
 // fragments, before the wait.
 #pragma once
 
 #include "device/frame.cuh"
-#include "ops/common/device/absorb.cuh"
+#include "ops/q_absorb/device/absorb.cuh"
 
 namespace megartp::device {
 
@@ -68,13 +68,11 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
                        ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4)
                        : uint2{};
     }
-    absorb_multiply<kSteps>(
-        w, low, high, rows, threadIdx.x, [] { __syncthreads(); },
-        [&](uint32_t token, uint32_t n, const uint4& v) {
-          if (m_begin + token < p.m && n_begin + n < p.kv_lora)
-            *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) +
-                                      n_begin + n) = v;
-        });
+    absorb_multiply<kSteps>(w, low, high, rows, [&](uint32_t token, uint32_t n, const uint4& v) {
+      if (m_begin + token < p.m && n_begin + n < p.kv_lora)
+        *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) +
+                                  n_begin + n) = v;
+    });
   }
 }
 

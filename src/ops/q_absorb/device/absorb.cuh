@@ -6,19 +6,10 @@
 // 16 g + j, and uses byte j of them in tile j. The four warps' sums are added in ascending order.
 #pragma once
 
+#include "device/mma.cuh"
 #include "device/numeric.cuh"
 
 namespace megartp::device {
-
-// d += a (16 x 16) * b (16 x 8), BF16.
-__device__ inline void mma_bf16_16x8(float (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0,
-                                     uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, "
-      "%3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
-}
 
 inline constexpr uint32_t kAbsorbStride = 72;  // floats of a token's row: half of the tiles
 inline constexpr uint32_t kAbsorbBytes = 4 * 16 * kAbsorbStride * 4;
@@ -48,20 +39,19 @@ struct AbsorbWeights {
   }
 };
 
-// By 128 threads that share a barrier `sync()`. low/high: this lane's four d of every step, of tokens g and g + 8.
-// `rows` has kAbsorbBytes. store(token, n, 8 values as four BF16 pairs) for n in steps of 8.
-template <int kSteps, class Sync, class Store>
+// By a CTA of 128 threads. low/high: this lane's four d of every step, of tokens g and g + 8. `rows` is shared memory
+// of kAbsorbBytes. store(token, n, 8 values as four BF16 pairs) for n in steps of 8.
+template <int kSteps, class Store>
 __device__ inline void absorb_multiply(const AbsorbWeights<kSteps>& w, const uint2 (&low)[kSteps],
-                                       const uint2 (&high)[kSteps], float* rows, uint32_t thread, Sync&& sync,
-                                       Store&& store) {
-  const uint32_t warp = thread / 32;
-  const uint32_t g = thread % 32 / 4;
-  const uint32_t q = thread % 4;
+                                       const uint2 (&high)[kSteps], float* rows, Store&& store) {
+  const uint32_t warp = threadIdx.x / 32;
+  const uint32_t g = lane_index() / 4;
+  const uint32_t q = lane_index() % 4;
   float(*sums_of)[16][kAbsorbStride] = reinterpret_cast<float(*)[16][kAbsorbStride]>(rows);
   // Half of the tiles at a time, for registers and shared memory. Column c of tile j is n = 16 c + j; it stands at 8 j
   // + c, where stores and loads are free of bank conflicts.
-  const uint32_t token = thread / 8;
-  const uint32_t c = thread % 8;
+  const uint32_t token = threadIdx.x / 8;
+  const uint32_t c = threadIdx.x % 8;
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     float sums[8][4] = {};
@@ -71,13 +61,13 @@ __device__ inline void absorb_multiply(const AbsorbWeights<kSteps>& w, const uin
       for (int j = 0; j < 8; ++j)
         mma_bf16_16x8(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, w.b[step][half * 8 + j][0],
                       w.b[step][half * 8 + j][1]);
-    sync();  // everybody has read what stood there before
+    __syncthreads();  // everybody has read what stood there before
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       *reinterpret_cast<float2*>(&sums_of[warp][g][j * 8 + q * 2]) = float2{sums[j][0], sums[j][1]};
       *reinterpret_cast<float2*>(&sums_of[warp][g + 8][j * 8 + q * 2]) = float2{sums[j][2], sums[j][3]};
     }
-    sync();
+    __syncthreads();
     uint32_t out[4];
 #pragma unroll
     for (int j = 0; j < 8; j += 2) {
