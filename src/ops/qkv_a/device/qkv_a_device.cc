@@ -14,10 +14,10 @@ namespace {
 // Three stages of 16 KiB of weights, one of them on its way: more only delays the activations of kernels beside this
 // one.
 constexpr GemmTuning kTuning{
-    .tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2, .large_tile_n = 128};
+    .tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 2, .ctas_per_sm = 2, .max_tile_m = 64, .large_tile_n = 128, .is_exact = true};
 // Splits where the graph names none: about two CTAs an SM at M up to a tile, each with two blocks at least; the
 // finalizer has the loads of so many in flight.
-constexpr int64_t kCtasPerSm = 2;
+constexpr int64_t kCtasPerSm = 1;
 constexpr int64_t kMinBlocks = 2;
 constexpr int64_t kMaxSplits = 8;
 constexpr int64_t kVector = 8;                // values of a finalizer thread
