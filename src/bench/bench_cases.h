@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/cuda_mega/mega_plan.h"
 #include "launch/launch_plan.h"
 
 namespace megartp::bench {
@@ -27,11 +29,13 @@ struct BenchCase {
   Batch batch;
   LaunchOptions launch;
   RowKind kind = RowKind::kPlain;
+  std::optional<MegaPlanOptions> mega;  // set: the persistent kernel runs the batch, and `launch` says nothing
 };
 
-// One case a mode and batch, with `base` for all else.
+// One case a mode and batch, with `base` for all else; with `mega` also one a batch for the persistent kernel.
 std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
-                                     const LaunchOptions& base);
+                                     const LaunchOptions& base,
+                                     const std::optional<MegaPlanOptions>& mega = std::nullopt);
 // {linear, DAG} x {full, PDL} of the same kernels.
 std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& base);
 // Ops one after the other: cumulative, then each alone. Ops that the graph does not have are left out.
