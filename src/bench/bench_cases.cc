@@ -20,11 +20,11 @@ std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::spa
   std::vector<BenchCase> cases;
   for (const Batch& batch : batches) {
     for (const LaunchMode mode : modes) {
-      BenchCase c{batch_text(batch), std::string(to_string(mode)), batch, base, RowKind::kPlain, std::nullopt};
+      BenchCase c{batch_text(batch), std::string(to_string(mode)), batch, base, RowKind::kPlain, std::nullopt, false};
       c.launch.mode = mode;
       cases.push_back(std::move(c));
     }
-    if (mega) cases.push_back({batch_text(batch), "mega", batch, base, RowKind::kPlain, mega});
+    if (mega) cases.push_back({batch_text(batch), "mega", batch, base, RowKind::kPlain, mega, false});
   }
   return cases;
 }
@@ -36,7 +36,7 @@ std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& b
                                                            {"DAG, PDL", LaunchMode::kCmp}};
   std::vector<BenchCase> cases;
   for (const auto& [name, mode] : kCells) {
-    BenchCase c{"ablation " + batch_text(batch), name, batch, base, RowKind::kPlain, std::nullopt};
+    BenchCase c{"ablation " + batch_text(batch), name, batch, base, RowKind::kPlain, std::nullopt, false};
     c.launch.mode = mode;
     cases.push_back(std::move(c));
   }
@@ -63,11 +63,23 @@ std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, cons
     cases.push_back(std::move(c));
   }
   for (const std::string& op : ops) {
-    BenchCase c{fmt::format("alone {}", to_string(mode)), op, batch, base, RowKind::kPlain, std::nullopt};
+    BenchCase c{fmt::format("alone {}", to_string(mode)), op, batch, base, RowKind::kPlain, std::nullopt, false};
     c.launch.mode = mode;
     c.launch.only_ops = {op};
     cases.push_back(std::move(c));
   }
+  return cases;
+}
+
+std::vector<BenchCase> mega_growing_cases(const OpGraph& graph, const MegaPlanOptions& mega, const Batch& batch,
+                                          const LaunchOptions& base) {
+  std::vector<BenchCase> cases = growing_cases(graph, LaunchMode::kCmp, batch, base);
+  for (BenchCase& c : cases) {
+    c.group = (c.kind == RowKind::kCumulative ? "growing " : "alone ") + std::string("mega");
+    c.mega = mega;
+  }
+  BenchCase frame{"frame of mega", "no instruction", batch, base, RowKind::kPlain, mega, true};
+  cases.insert(cases.begin(), std::move(frame));
   return cases;
 }
 

@@ -4,6 +4,7 @@
 
 #include "backends/cuda_graph/cuda_graph_executable.h"
 #include "backends/cuda_mega/mega_executable.h"
+#include "bench/subgraph.h"
 #include "codegen/mega_source.h"
 
 namespace megartp::bench {
@@ -67,11 +68,13 @@ Result<CudaTimer::MakeExecutable> CudaTimer::mega_maker(const BenchCase& c) cons
   MegaPlanOptions options = *c.mega;
   options.num_sms = static_cast<uint32_t>(context_->info().num_sms);
   const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests));
-  const auto plan = std::make_shared<const KernelPlan>(MEGARTP_TRY(build_mega_plan(graph_, shapes, options)));
+  const auto plan = std::make_shared<const KernelPlan>(
+      MEGARTP_TRY(build_mega_plan(MEGARTP_TRY(subgraph(graph_, c.launch.only_ops)), shapes, options)));
   const auto code =
       MEGARTP_TRY(cuda_mega::MegaCode::load(context_, codegen::mega_opcodes(*plan), timer_options_.compile));
   cuda_mega::MegaRunOptions run;
   run.is_cooperative = timer_options_.is_cooperative;
+  run.is_empty = c.is_empty;
   return [plan, code, run]() -> Result<std::unique_ptr<cuda::DeviceExecutable>> {
     return cuda_mega::MegaExecutable::create(plan, code, run);
   };
@@ -82,7 +85,7 @@ Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
   // The bytes of mega are those that the kernels of a launch plan say for the same work.
   const LaunchPlan launch = MEGARTP_TRY(plan(c));
   p.num_kernels = c.mega ? 1 : static_cast<uint32_t>(launch.kernels.size());
-  p.num_bytes = launch.num_bytes();
+  p.num_bytes = c.is_empty ? 0 : launch.num_bytes();
   const MakeExecutable make = c.mega ? MEGARTP_TRY(mega_maker(c)) : MEGARTP_TRY(graph_maker(launch));
   const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
   for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {

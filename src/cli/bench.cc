@@ -70,8 +70,10 @@ std::vector<bench::BenchCase> cases(const BenchArgs& a, const bench::CudaTimer& 
   const std::vector<bench::Batch> sizes = batches(a);
   if (a.ablation)
     for (const bench::Batch& b : sizes) append(bench::ablation_cases(b, base));
-  if (a.growing)
+  if (a.growing) {
     for (const LaunchMode mode : modes(a)) append(bench::growing_cases(timer.graph(), mode, sizes.front(), base));
+    if (const auto mega = mega_plan(a)) append(bench::mega_growing_cases(timer.graph(), *mega, sizes.front(), base));
+  }
   const std::vector<int64_t> rows = a.m_given ? a.m : std::vector<int64_t>{16, 32, 64, 128, 256};
   for (const int which : a.pdl_cases) {
     bench::BenchCase whole;

@@ -81,6 +81,7 @@ Status MegaExecutable::allocate() {
   params_.stop = reinterpret_cast<uint32_t*>(state_.get() + stop_at_);
   params_.deadline_ns = static_cast<uint64_t>(std::chrono::nanoseconds(options_.deadline).count());
   params_.lose_signals_of = options_.lose_signals_of;
+  if (options_.is_empty) params_.depth = 0;
   if (options_.with_trace) {
     const size_t trace_bytes = num_workers * plan_->queue_depth * sizeof(abi::MegaTraceRecord);
     trace_ = MEGARTP_TRY(cuda::DeviceBuffer::allocate(api(), trace_bytes));

@@ -29,6 +29,7 @@ struct MegaRunOptions {
   // A cooperative launch starts when all CTAs find a place, whatever else runs; an ordinary one rests on having the
   // SMs to itself.
   bool is_cooperative = true;
+  bool is_empty = false;    // no instruction runs: for timing the frame by itself
   bool with_trace = false;  // code compiled with -DMEGARTP_TRACE=1 writes trace()
 };
 

@@ -2,6 +2,7 @@
 #include "backends/cuda_mega/mega_image.h"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 
 #include <gmock/gmock.h>
