@@ -1,8 +1,9 @@
 // One tile of a block-scaled FP8 GEMM in the persistent kernel: 128 weight rows, the tokens of an M tile, K blocks of a
 // split. Arithmetic and order are those of fp8_gemm.cuh, so the bits are.
 //
-// Pages: first x, as many K blocks a page as fit, [K block][token][128 B]; then one page for each K block of weights,
-// two pieces of 64 rows. Consumer warp w has rows 16 w .. 16 w + 15 of the tile.
+// Pages, in the order of the ring: x, as many K blocks a page as fit, [K block][token][128 B]; then one page of weights
+// for each of these K blocks, two pieces of 64 rows; x of the next K blocks, and so on. So a tile may take more pages
+// than there are: what is needed last comes last. Consumer warp w has rows 16 w .. 16 w + 15 of the tile.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -29,7 +30,8 @@ struct MegaGemmTile {
 
   __device__ uint32_t block_bytes() const { return box_m * 128; }
   __device__ uint32_t blocks_per_page() const { return kMegaPageBytes / block_bytes(); }
-  __device__ uint32_t x_pages() const { return ceil_div(block_count, blocks_per_page()); }
+  // Of the tile's pages, that of the weights of K block b; x of its group stands before the group's first one.
+  __device__ uint32_t w_page(uint32_t b) const { return b + b / blocks_per_page() + 1; }
 };
 
 // As ops::block_m.
@@ -65,7 +67,7 @@ __device__ inline void arrive_after_copies(uint64_t* bar) {
 
 __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) {
   const uint32_t lane = lane_index();
-  PageCursor page = c.pages.plus(t.x_pages());
+  PageCursor page = c.pages.plus(t.w_page(0));
   const uint32_t halves = t.n_count > kPieceRows ? 2 : 1;
 #pragma unroll 1
   for (uint32_t b = 0; b < t.block_count; ++b) {
@@ -84,7 +86,7 @@ __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) 
       for (uint32_t i = lane; i < t.block_count; i += 32) copy_async4(&c.s.w_scales[c.slot()][i], t.w_scale + i);
       arrive_after_copies(&c.s.bar.w_scales_full[c.slot()]);
     }
-    page.advance(1);
+    page.advance(t.w_page(b + 1) - t.w_page(b));
   }
 }
 
@@ -95,7 +97,7 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const TensorMap* map = c.map(0);
   PageCursor page = c.pages;
 #pragma unroll 1
-  for (uint32_t b = 0; b < t.block_count; page.advance(1)) {
+  for (uint32_t b = 0; b < t.block_count; page.advance(t.blocks_per_page() + 1)) {
     const uint32_t count = min(t.blocks_per_page(), t.block_count - b);
     c.wait_page_empty(page);
     if (lane == 0) {
@@ -158,7 +160,7 @@ __device__ inline void mega_multiply(MegaContext& c, const MegaGemmTile& t, floa
   const uint32_t warp = warp_index();
   const uint32_t per_page = t.blocks_per_page();
   PageCursor x_page = c.pages;
-  PageCursor w_page = c.pages.plus(t.x_pages());
+  PageCursor w_page = c.pages.plus(t.w_page(0));
   c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
   const uint32_t buffer = c.scale_buffer();
   c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
@@ -171,7 +173,7 @@ __device__ inline void mega_multiply(MegaContext& c, const MegaGemmTile& t, floa
     if (in_page == 0) {
       if (b != 0) {
         c.release_page(x_page);
-        x_page.advance(1);
+        x_page.advance(per_page + 1);
       }
       c.wait_page_full(x_page);
     }
@@ -196,7 +198,7 @@ __device__ inline void mega_multiply(MegaContext& c, const MegaGemmTile& t, floa
       promote_block<kTileM>(d, x_scales + b * t.box_m, w_scales[b], sums);
     }
     c.release_page(w_page);
-    w_page.advance(1);
+    w_page.advance(t.w_page(b + 1) - t.w_page(b));
   }
   c.release_page(x_page);
   __syncwarp();
