@@ -40,11 +40,12 @@ std::vector<MegaOpMap> maps(std::span<const uint32_t> spec, std::span<const Oper
 
 Status check(const InstructionCheck& c) {
   const auto s = decode_spec<IndexerScoreSpec>(c.spec);
-  if (s.head_dim == kDim && s.heads <= device::kScorePairs && device::kScorePairs % s.heads == 0 && s.heads >= 8)
-    return {};
-  return make_error(
-      ErrorCode::kUnsupported,
-      fmt::format("the device op takes 8, 16, 32, 64 or 128 heads of {}, not {} of {}", kDim, s.heads, s.head_dim));
+  const auto p = decode_spec<IndexerScorePayload>(c.instruction.payload);
+  const bool heads_fit = s.heads >= 8 && s.heads <= device::kScorePairs && device::kScorePairs % s.heads == 0;
+  return mega_dims_fit(
+      heads_fit && s.head_dim == kDim && p.kv_end - p.kv_begin <= kPageTokens * device::kScoreTilePages,
+      fmt::format("8, 16, 32, 64 or 128 heads of {} and tiles of up to {} pages, not {} heads of {}", kDim,
+                  device::kScoreTilePages, s.heads, s.head_dim));
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{{{kOpcode_indexer_score,
