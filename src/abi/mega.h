@@ -17,7 +17,10 @@ inline constexpr uint32_t kMegaSpecWords = 16;  // of one spec
 inline constexpr uint32_t kMegaMaxMaps = 16;    // tensor maps
 inline constexpr uint32_t kMegaRowMaps = 2;     // of one operand row
 inline constexpr uint32_t kMegaNoMap = 0xffU;
-inline constexpr uint32_t kMegaCounterStride = 8;  // u64 from one counter to the next: each has a sector pair of its own
+inline constexpr uint32_t kMegaThreads = 384;       // of a CTA
+inline constexpr uint32_t kMegaSmemBytes = 232448;  // dynamic, of a CTA: all that compute capability 9.0 has
+inline constexpr uint32_t kMegaCounterStride =
+    8;  // u64 from one counter to the next: each has a sector pair of its own
 
 // An instruction as it lies in [workers, depth]. wait_total[i]: what all signals of one run add to the event of wait i.
 // num_pages: pages of shared memory that the instruction takes from the ring, activations first, then weights.
@@ -42,10 +45,10 @@ struct alignas(64) MegaParams {
   uint64_t* counters;                            // [events, kMegaCounterStride], monotonic over runs
   uint64_t* epochs;                              // [workers, kMegaCounterStride]: runs that the worker has finished
   void* faults;                                  // FaultRecord [workers]
-  uint32_t* stop;         // not zero: a run has failed, nobody starts or goes on; the host resets it
-  void* trace;            // MegaTraceRecord [workers, depth], or null
-  uint64_t deadline_ns;   // of one wait
-  uint32_t depth;         // instructions of a queue
+  uint32_t* stop;        // not zero: a run has failed, nobody starts or goes on; the host resets it
+  void* trace;           // MegaTraceRecord [workers, depth], or null
+  uint64_t deadline_ns;  // of one wait
+  uint32_t depth;        // instructions of a queue
   uint32_t num_workers;
   uint32_t lose_signals_of;  // fault injection: the task whose signals never arrive, or kNoTask
   uint32_t reserved;

@@ -14,7 +14,8 @@ std::vector<BackendInfo> backends() {
           {"serial", "CUDA graph: one kernel after another", has_gpu},
           {"pdl", "CUDA graph: the same with programmatic edges", has_gpu},
           {"dag", "CUDA graph: the true dependencies", has_gpu},
-          {"cmp", "CUDA graph: the true dependencies with programmatic edges", has_gpu}};
+          {"cmp", "CUDA graph: the true dependencies with programmatic edges", has_gpu},
+          {"mega", "the persistent kernel walks the instruction tensor", has_gpu}};
 }
 
 std::string_view to_string(Schedule schedule) { return schedule == Schedule::kStatic ? "static" : "dynamic"; }

@@ -18,7 +18,7 @@ namespace megartp::device {
 // 16 bytes of row `row` as 8 pairs of FP16.
 __device__ inline void load_pairs(const uint8_t* tile, uint32_t row, int half, uint32_t (&pairs)[8]) {
   const uint32_t chunk = (2 * (lane_index() % 4) + half) ^ (row % 8);
-  const uint4 bytes = *reinterpret_cast<const uint4*>(tile + row * 128 + chunk * 16);
+  const uint4 bytes = load_shared(tile + row * 128 + chunk * 16);
   const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
@@ -42,12 +42,12 @@ __device__ inline void promote(float* sum, const float (&d)[4], const float2& sc
 }
 
 // sums += (w * x) * (x_scale * w_scale). Row tile i begins i * w_stride bytes behind w. x_scale: of the tokens, in
-// shared memory. A lane with g = lane / 4, q = lane % 4 has of row tile i
-//   sums[i][4 j + 0, 1] = [row g    ][token 8 j + 2 q + 0, 1]
-//   sums[i][4 j + 2, 3] = [row g + 8][token 8 j + 2 q + 0, 1]
-template <int kRowTiles, int kTokenTiles>
+// shared memory. Row tile i's sums stand at sums + i * kSumStride. A lane with g = lane / 4, q = lane % 4 has of row tile i
+//   sums[4 j + 0, 1] = [row g    ][token 8 j + 2 q + 0, 1]
+//   sums[4 j + 2, 3] = [row g + 8][token 8 j + 2 q + 0, 1]
+template <int kRowTiles, int kTokenTiles, int kSumStride = 4 * kTokenTiles>
 __device__ inline void multiply_block(const uint8_t* w, uint32_t w_stride, const uint8_t* x, const float* x_scale,
-                                      float w_scale, float (&sums)[kRowTiles][4 * kTokenTiles]) {
+                                      float w_scale, float* sums) {
   const uint32_t g = lane_index() / 4;
   float d[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll
@@ -72,7 +72,7 @@ __device__ inline void multiply_block(const uint8_t* w, uint32_t w_stride, const
   for (int j = 0; j < kTokenTiles; ++j) {
     const float2 scale{lane_scales[8 * j] * w_scale, lane_scales[8 * j + 1] * w_scale};
 #pragma unroll
-    for (int i = 0; i < kRowTiles; ++i) promote(sums[i] + 4 * j, d[i][j], scale);
+    for (int i = 0; i < kRowTiles; ++i) promote(sums + i * kSumStride + 4 * j, d[i][j], scale);
   }
 }
 

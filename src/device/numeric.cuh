@@ -41,6 +41,10 @@ __device__ inline float2 unpack_e4m3(uint32_t pair) {
   return v;
 }
 
+// (a, b) rotated by the angle with this cosine and sine; each step rounded, whatever stands around it.
+__device__ inline float2 rotate(float a, float b, float cosine, float sine) {
+  return {__fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)), __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine))};
+}
 __device__ inline float group_scale(float amax, bool pow2) {
   const float s = __fdiv_rn(fmaxf(amax, kAmaxFloor), kE4m3Max);
   if (!pow2) return s;

@@ -17,6 +17,8 @@ struct TargetDesc {
   uint32_t num_workers = 1;  // SMs, or threads
   uint32_t smem_bytes = 0;   // per worker
   uint32_t page_bytes = 16384;
+  // SMs, 0 for a CPU.
+  uint32_t num_sms() const { return arch == "cpu" ? 0 : num_workers; }
   double read_gb_per_s = 0;     // whole chip, measured or specified
   double gflops = 0;            // whole chip, dense FP8
   double task_overhead_us = 0;  // fixed cost of one tile task

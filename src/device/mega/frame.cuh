@@ -20,6 +20,7 @@
 #include "abi/fault_record.h"
 #include "abi/mega.h"
 #include "device/frame.cuh"
+#include "device/numeric.cuh"
 #include "device/ptx.cuh"
 
 namespace megartp::device {
@@ -65,6 +66,7 @@ struct PageCursor {
   uint32_t parity = 0;
   __device__ void advance(uint32_t n) {
     page += n;
+#pragma unroll 1
     while (page >= kMegaPages) {
       page -= kMegaPages;
       parity ^= 1;
@@ -77,12 +79,80 @@ struct PageCursor {
   }
 };
 
+// Where a role stands: what a fault record says. Passed by value, so that contexts stay in registers.
+struct MegaPlace {
+  uint32_t index;  // in the queue
+  uint32_t phase = abi::kFaultPhaseRunning;
+  uint32_t wait_idx = abi::kFaultNone;
+  uint32_t event = abi::kFaultNone;
+  uint64_t expected = 0;
+  uint64_t actual = 0;
+  uint64_t epoch = 0;
+};
+
+__device__ inline uint32_t mega_role() {
+  switch (threadIdx.x / 32) {
+    case kMegaConsumerWarps: return abi::kFaultRoleController;
+    case kMegaConsumerWarps + 1: return abi::kFaultRoleWeightLoader;
+    case kMegaConsumerWarps + 2: return abi::kFaultRoleActivationLoader;
+    case kMegaConsumerWarps + 3: return abi::kFaultRoleStore;
+    default: return abi::kFaultRoleConsumer;
+  }
+}
+__device__ inline bool mega_stopped(const abi::MegaParams& p) {
+  uint32_t v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p.stop) : "memory");
+  return v != 0;
+}
+// Writes the worker's fault record, stops everybody and ends this lane. Of the roles that another worker stopped only
+// the activation loader writes: it knows the event. Lanes may come one by one.
+__device__ __noinline__ __attribute__((noreturn)) void mega_fail(const abi::MegaParams& p, MegaShared& s, MegaPlace at,
+                                                                 bool is_late) {
+  const uint32_t role = mega_role();
+  const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
+  if (writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
+    const abi::Instruction& i = s.slots[at.index % kMegaSlots].instruction;
+    abi::FaultRecord& r = static_cast<abi::FaultRecord*>(p.faults)[blockIdx.x];
+    r.kind = is_late ? abi::kFaultDeadline : abi::kFaultBystander;
+    r.role = role;
+    r.worker = blockIdx.x;
+    r.slot = at.index;
+    r.task_id = i.task_id;
+    r.opcode = i.opcode;
+    r.operand_row = i.operand_row;
+    r.phase = at.phase;
+    r.wait_idx = at.wait_idx;
+    r.event = at.event;
+    r.expected = at.expected;
+    r.actual = at.actual;
+    r.epoch = at.epoch + 1;
+    __threadfence_system();
+    atomicExch(p.stop, 1U);
+  }
+  // Copies that are on their way must not find another CTA's shared memory.
+  const uint64_t end = global_timer() + 100000;
+  while (global_timer() < end) {
+  }
+  asm volatile("exit;");
+  __builtin_unreachable();
+}
+// Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
+// Inline: a call that returns would cost its caller's registers.
+__device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s, uint64_t* bar, uint32_t parity,
+                                              uint32_t index) {
+  const uint64_t begin = global_timer();
+  for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
+    if (i % 16 != 0) continue;
+    const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
+    if (is_late || mega_stopped(p)) mega_fail(p, s, {index}, is_late);
+  }
+}
+
 // What a role of one worker has at hand. All its functions are called by whole warps.
 struct MegaContext {
   const abi::MegaParams& p;
   MegaShared& s;
-  uint32_t role;  // abi::kFaultRole...
-  uint64_t epoch;
+  uint64_t epoch;  // of the activation loader: runs before this one
   // Of the instruction at hand:
   uint32_t index = 0;  // in the queue
   PageCursor pages;    // its first page
@@ -111,7 +181,7 @@ struct MegaContext {
 
   // --- waits; none returns after a failure
   __device__ void wait(uint64_t* bar, uint32_t parity) {
-    if (!mbarrier_try_wait(bar, parity)) wait_slowly(bar, parity);
+    if (!mbarrier_try_wait(bar, parity)) mega_wait_slowly(p, s, bar, parity, index);
   }
   __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.parity); }
   __device__ void wait_page_empty(const PageCursor& c) { wait(&s.bar.page_empty[c.page], c.parity ^ 1); }
@@ -139,56 +209,20 @@ struct MegaContext {
   // --- x scales: a ring of their own
   __device__ uint32_t scale_buffer() const { return scale_uses % kMegaScaleBuffers; }
   __device__ uint32_t scale_parity() const { return scale_uses / kMegaScaleBuffers & 1; }
-
-  // --- failure
-  // Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
-  __device__ __noinline__ void wait_slowly(uint64_t* bar, uint32_t parity) {
-    const uint64_t begin = global_timer();
-    for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
-      if (i % 16 != 0) continue;
-      if (stopped()) fail(abi::kFaultBystander, abi::kFaultPhaseRunning, abi::kFaultNone, abi::kFaultNone, 0, 0);
-      if (global_timer() - begin > 2 * p.deadline_ns)
-        fail(abi::kFaultDeadline, abi::kFaultPhaseRunning, abi::kFaultNone, abi::kFaultNone, 0, 0);
-    }
-  }
-  __device__ bool stopped() const {
-    uint32_t v;
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p.stop) : "memory");
-    return v != 0;
-  }
-  // Writes the worker's fault record, stops everybody and ends this warp. Of the roles that were stopped by another
-  // worker only the activation loader writes: it knows the event. By whole warps.
-  __device__ __noinline__ void fail(uint32_t kind, uint32_t phase, uint32_t wait_idx, uint32_t event, uint64_t expected,
-                                    uint64_t actual) {
-    const bool writes = kind == abi::kFaultDeadline || role == abi::kFaultRoleActivationLoader;
-    if (lane_index() == 0 && writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
-      const abi::Instruction& i = instruction();
-      abi::FaultRecord r{};
-      r.kind = kind;
-      r.role = role;
-      r.worker = blockIdx.x;
-      r.slot = index;
-      r.task_id = i.task_id;
-      r.opcode = i.opcode;
-      r.operand_row = i.operand_row;
-      r.phase = phase;
-      r.wait_idx = wait_idx;
-      r.event = event;
-      r.expected = expected;
-      r.actual = actual;
-      r.epoch = epoch + 1;
-      r.last_task = r.last_worker = r.last_slot = abi::kFaultNone;
-      r.missing_task = r.missing_worker = r.missing_slot = abi::kFaultNone;
-      static_cast<abi::FaultRecord*>(p.faults)[blockIdx.x] = r;
-      __threadfence_system();
-      atomicExch(p.stop, 1U);
-    }
-    // Copies that are on their way must not find another CTA's shared memory.
-    const uint64_t end = global_timer() + 100000;
-    while (global_timer() < end) {
-    }
-    asm volatile("exit;");
-  }
 };
+
+// Sum over the consumers' first kWarps warps, the same in all threads, in the order of cta_sum() in an ordinary kernel
+// of kWarps warps. By all consumers; v of other warps is not used.
+template <int kWarps>
+__device__ inline float mega_sum(MegaContext& c, float v) {
+  v = warp_sum(v);
+  if (lane_index() == 0) c.s.reduce[warp_index()] = v;
+  c.sync_consumers();
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += c.s.reduce[i];
+  c.sync_consumers();  // the next sum writes there
+  return sum;
+}
 
 }  // namespace megartp::device

@@ -125,24 +125,24 @@ __device__ inline void wait_events(MegaContext& c) {
   for (uint32_t i = 1; !is_complete(); ++i) {
     if (i % 16 != 0) continue;
     const bool is_late = __shfl_sync(0xffffffffU, global_timer() - begin > c.p.deadline_ns ? 1 : 0, 0) != 0;
-    if (!is_late && !c.stopped()) continue;
+    if (!is_late && !mega_stopped(c.p)) continue;
     // The first wait that is not complete.
     const uint32_t open = __ballot_sync(0xffffffffU, has_wait && value < target);
     const uint32_t first = open == 0 ? 0 : __ffs(open) - 1;
     const uint64_t seen = __shfl_sync(0xffffffffU, value, first);
     const abi::Wait w = r.instruction.waits[first];
     const uint64_t before = c.epoch * r.wait_total[first];
-    c.fail(is_late ? abi::kFaultDeadline : abi::kFaultBystander, abi::kFaultPhaseWaiting, first, w.event, w.threshold,
-           seen - before);
+    const MegaPlace at{c.index, abi::kFaultPhaseWaiting, first, w.event, w.threshold, seen - before, c.epoch};
+    mega_fail(c.p, c.s, at, is_late);
   }
 }
 
 template <class Ops>
 __device__ inline void run_activation_loader(MegaContext& c) {
   c.epoch = c.p.epochs[uint64_t{blockIdx.x} * abi::kMegaCounterStride];
-  const bool is_stopped = c.stopped();
+  const bool is_stopped = mega_stopped(c.p);
   for (; next_instruction(c); finish_instruction(c)) {
-    if (is_stopped) c.fail(abi::kFaultBystander, abi::kFaultPhaseIdle, abi::kFaultNone, abi::kFaultNone, 0, 0);
+    if (is_stopped) mega_fail(c.p, c.s, {c.index, abi::kFaultPhaseIdle}, false);
     fuzz_delay(12);
     wait_events(c);
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.inputs_ready[c.slot()]);
@@ -218,23 +218,19 @@ __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_cons
     mbarrier_init_fence();
   }
   __syncthreads();
-  const auto role_of = [&]() -> uint32_t {
-    switch (warp) {
-      case kMegaConsumerWarps: return abi::kFaultRoleController;
-      case kMegaConsumerWarps + 1: return abi::kFaultRoleWeightLoader;
-      case kMegaConsumerWarps + 2: return abi::kFaultRoleActivationLoader;
-      case kMegaConsumerWarps + 3: return abi::kFaultRoleStore;
-      default: return abi::kFaultRoleConsumer;
-    }
-  };
-  MegaContext c{p, s, role_of(), 0};
+  MegaContext c{p, s, 0};
   fuzz_delay(10);
-  switch (c.role) {
-    case abi::kFaultRoleController: return run_controller(c);
-    case abi::kFaultRoleWeightLoader: return run_weight_loader<Ops>(c);
-    case abi::kFaultRoleActivationLoader: return run_activation_loader<Ops>(c);
-    case abi::kFaultRoleStore: return run_publisher(c);
-    default: return run_consumer<Ops>(c);
+  // The loaders' registers go to the consumers, a warpgroup at a time.
+  if (warp < kMegaConsumerWarps) {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
+    return run_consumer<Ops>(c);
+  }
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 120;");
+  switch (warp) {
+    case kMegaConsumerWarps: return run_controller(c);
+    case kMegaConsumerWarps + 1: return run_weight_loader<Ops>(c);
+    case kMegaConsumerWarps + 2: return run_activation_loader<Ops>(c);
+    default: return run_publisher(c);
   }
 }
 

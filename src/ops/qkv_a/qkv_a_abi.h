@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/common/fp8_gemm_stage.h"
+#include "ops/common/fp8_gemm_abi.h"
 
 namespace megartp::ops {
 
@@ -45,8 +45,5 @@ enum QkvASlot : uint32_t {
   kQkvAKv,
   kQkvANumSlots,
 };
-
-inline constexpr Fp8GemmSlots kQkvAGemmSlots{
-    kQkvAX, kQkvAXScale, {{{kQkvAQProj, kQkvAQProjScale}, {kQkvAKvProj, kQkvAKvProjScale}}}, kQkvAPartial};
 
 }  // namespace megartp::ops

@@ -218,7 +218,7 @@ __device__ inline void multiply_stage_exactly(const GemmSmem<S>& smem, uint32_t 
     const uint32_t block = it * S::kBlocks + b;
     multiply_block<S::kHalves, S::kTileM / 8>(weights + weight_offset<S>(first_half, b), kHalfBytes,
                                               smem.x(stage) + b * S::kTileM * 128, smem.x_scale + block * S::kTileM,
-                                              smem.w_scale[block], sums.v);
+                                              smem.w_scale[block], sums.v[0]);
   }
   __syncwarp();
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);

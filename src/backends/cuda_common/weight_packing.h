@@ -7,7 +7,7 @@
 
 #include "megartp/error.h"
 
-namespace megartp::cuda_graph {
+namespace megartp::cuda {
 
 inline constexpr int64_t kTileRows = 64;
 inline constexpr int64_t kTileColumns = 128;
@@ -19,4 +19,4 @@ size_t packed_weight_bytes(int64_t n, int64_t k);
 // kInvalidArgument when a size is another one. Uses all cores.
 Status pack_weight(std::span<const std::byte> checkpoint, int64_t n, int64_t k, std::span<std::byte> packed);
 
-}  // namespace megartp::cuda_graph
+}  // namespace megartp::cuda

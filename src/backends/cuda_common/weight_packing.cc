@@ -1,4 +1,4 @@
-#include "backends/cuda_graph/weight_packing.h"
+#include "backends/cuda_common/weight_packing.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "base/parallel.h"
 
-namespace megartp::cuda_graph {
+namespace megartp::cuda {
 namespace {
 
 constexpr int64_t kTileBytes = kTileRows * kTileColumns;
@@ -52,4 +52,4 @@ Status pack_weight(std::span<const std::byte> checkpoint, int64_t n, int64_t k, 
   return {};
 }
 
-}  // namespace megartp::cuda_graph
+}  // namespace megartp::cuda

@@ -1,10 +1,10 @@
-#include "backends/cuda_graph/weight_packing.h"
+#include "backends/cuda_common/weight_packing.h"
 
 #include <vector>
 
 #include <gtest/gtest.h>
 
-namespace megartp::cuda_graph {
+namespace megartp::cuda {
 namespace {
 
 std::vector<std::byte> weight(int64_t n, int64_t k) {
@@ -45,4 +45,4 @@ TEST(WeightPacking, Sizes) {
 }
 
 }  // namespace
-}  // namespace megartp::cuda_graph
+}  // namespace megartp::cuda

@@ -1,4 +1,4 @@
-#include "backends/cuda_graph/host_executable.h"
+#include "backends/cuda_common/host_executable.h"
 
 #include <chrono>
 #include <cstring>
@@ -8,18 +8,18 @@
 namespace megartp {
 namespace {
 
-using cuda_graph::CudaGraphExecutable;
+using cuda::DeviceExecutable;
 
 class HostExecutable final : public Executable {
  public:
-  HostExecutable(std::unique_ptr<CudaGraphExecutable> device, std::vector<BoundTensor> tensors, AlignedBytes mirror,
+  HostExecutable(std::unique_ptr<DeviceExecutable> device, std::vector<BoundTensor> tensors, AlignedBytes mirror,
                  cuda::Stream stream)
       : device_(std::move(device)),
         bindings_(std::move(tensors)),
         mirror_(std::move(mirror)),
         stream_(std::move(stream)) {}
   ~HostExecutable() override {
-    const cuda::Context::Scope current(device_->code().context());
+    const cuda::Context::Scope current(device_->context());
     stream_ = {};
   }
   HostExecutable(const HostExecutable&) = delete;
@@ -37,6 +37,8 @@ class HostExecutable final : public Executable {
     poison_status_ = device_->poison();
   }
 
+  const FaultDump* fault() const override { return device_->fault(); }
+
   Result<RunStats> run() override {
     MEGARTP_TRY(bindings_.check_complete());
     MEGARTP_TRY(std::exchange(poison_status_, Status{}));
@@ -48,6 +50,7 @@ class HostExecutable final : public Executable {
     const auto start = std::chrono::steady_clock::now();
     MEGARTP_TRY(device_->run(stream_.get()));
     MEGARTP_TRY(synchronize());
+    MEGARTP_TRY(device_->finish());
     RunStats stats;
     stats.wall_ns = std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - start).count();
     for (const BoundTensor& t : bindings_.tensors()) {
@@ -62,12 +65,12 @@ class HostExecutable final : public Executable {
     return {static_cast<std::byte*>(t.address), t.num_bytes};
   }
   Status synchronize() const {
-    const cuda::Context::Scope current(device_->code().context());
-    MEGARTP_CUDA_TRY(device_->code().context().api(), stream_synchronize(stream_.get()));
+    const cuda::Context::Scope current(device_->context());
+    MEGARTP_CUDA_TRY(device_->api(), stream_synchronize(stream_.get()));
     return {};
   }
 
-  std::unique_ptr<CudaGraphExecutable> device_;
+  std::unique_ptr<DeviceExecutable> device_;
   Bindings bindings_;
   AlignedBytes mirror_;  // of activations
   cuda::Stream stream_;
@@ -76,14 +79,14 @@ class HostExecutable final : public Executable {
 
 }  // namespace
 
-Result<std::unique_ptr<Executable>> make_host_executable(std::unique_ptr<CudaGraphExecutable> device) {
+Result<std::unique_ptr<Executable>> make_host_executable(std::unique_ptr<DeviceExecutable> device) {
   constexpr size_t kAlignment = 64;
-  const LaunchPlan& plan = device->plan();
   std::vector<BoundTensor> tensors;
   size_t mirror_bytes = 0;
-  for (uint32_t id = 0; id < plan.num_graph_tensors; ++id) {
-    const ConcreteTensor& t = plan.tensors[id];
-    const cuda_graph::DeviceTensor* on_device = device->tensors().find(t.name);
+  for (const cuda::TensorUse& use : device->tensors().uses()) {
+    if (use.is_private) continue;
+    const ConcreteTensor& t = use.tensor;
+    const cuda::DeviceTensor* on_device = device->tensors().find(t.name);
     tensors.push_back({t.name, t.dtype, t.storage, on_device->num_bytes, on_device->is_external, nullptr});
     if (!on_device->is_external) mirror_bytes += (on_device->num_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -94,18 +97,9 @@ Result<std::unique_ptr<Executable>> make_host_executable(std::unique_ptr<CudaGra
     t.address = next;
     next += (t.num_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
-  const cuda::Context::Scope current(device->code().context());
-  cuda::Stream stream = MEGARTP_TRY(cuda::make_stream(device->code().context().api()));
+  const cuda::Context::Scope current(device->context());
+  cuda::Stream stream = MEGARTP_TRY(cuda::make_stream(device->api()));
   return std::make_unique<HostExecutable>(std::move(device), std::move(tensors), std::move(mirror), std::move(stream));
-}
-
-Result<std::unique_ptr<Executable>> prepare_cuda_graph(std::shared_ptr<const LaunchPlan> plan,
-                                                       const CudaGraphOptions& options) {
-  const cuda::DriverApi* api = MEGARTP_TRY(cuda::driver());
-  auto context = MEGARTP_TRY(cuda::Context::open(*api, options.device));
-  auto code = MEGARTP_TRY(cuda_graph::LoadedCode::load(std::move(context), *plan, options.compile));
-  auto device = MEGARTP_TRY(CudaGraphExecutable::create(std::move(plan), std::move(code)));
-  return make_host_executable(std::move(device));
 }
 
 }  // namespace megartp
