@@ -73,7 +73,7 @@ struct IndexerScoreMega {
     }
   }
 
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
     const uint32_t half = warp_index() / 4;
     const uint32_t buffer = c.scale_buffer();
@@ -193,7 +193,7 @@ struct IndexerScoreMega {
   }
 
   // By a warpgroup: key page `i`, which is in the cache.
-  __device__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
+  __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
                                     const ScorePlace& to) {
     const Arguments& a = arguments(c);
     const float* buffer = c.s.x_scales[c.scale_buffer()];

@@ -48,7 +48,7 @@ struct QAbsorbMega {
   }
   __device__ static void load_activations(MegaContext&) {}
 
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
     AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles> w;
     take_weights(c, t, w);
@@ -132,7 +132,7 @@ struct QAbsorbMega {
     }
   };
   // This thread's eight of the half's columns.
-  __device__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m, const float* half_sums) {
+  __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m, const float* half_sums) {
     const uint32_t token = threadIdx.x % 128 / 8;
     const uint32_t column = threadIdx.x % 8;
     const uint4 v = absorb_add_quarters<AbsorbDenseSums>(half_sums, token, column);
@@ -143,7 +143,7 @@ struct QAbsorbMega {
   }
 
   // From the pages into fragments; columns beyond kv_lora are zero there.
-  __device__ static void take_weights(MegaContext& c, const Tile& t, AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>& w) {
+  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>& w) {
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
     for (uint32_t i = 0; i < kPages; ++i) c.wait_page_full(c.pages.plus(i));
     const uint8_t* pages[kPages] = {c.page(c.pages), c.page(c.pages.plus(1))};
