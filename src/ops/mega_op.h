@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -37,6 +38,12 @@ struct MegaOpInfo {
   // kUnsupported, saying what: dims that the device op cannot do. nullptr: it does all that check_instruction accepts.
   Status (*check)(const InstructionCheck& check) = nullptr;
 };
+
+// For MegaOpInfo::check: `what` says for which dims the device op is written.
+inline Status mega_dims_fit(bool fit, std::string_view what) {
+  if (fit) return {};
+  return make_error(ErrorCode::kUnsupported, "the device op is written for " + std::string(what));
+}
 
 // nullptr: the opcode has no device op.
 const MegaOpInfo* find_mega_op(uint32_t opcode);

@@ -30,12 +30,17 @@ inline MegaOpMap mega_x_map(uint32_t slot, std::span<const OperandType> operands
   return map;
 }
 
-// x is operand 0 of all of them; rows of the map must be multiples of 16 bytes.
-inline Status check_mega_gemm(const InstructionCheck& c) {
+// x is the tensor map's operand; k_blocks are those of a tile at most.
+inline Status check_mega_gemm(std::span<const int64_t> x_dims, int64_t k_blocks) {
   constexpr int64_t kRowUnit = 16;
-  if (c.operands[0].dims[1] % kRowUnit == 0) return {};
-  return make_error(ErrorCode::kUnsupported, "the device op takes rows of x that are multiples of 16 bytes, not of " +
-                                                 std::to_string(c.operands[0].dims[1]));
+  constexpr int64_t kMaxBlocks = 64;    // weight scales of an instruction
+  constexpr int64_t kMaxScales = 1024;  // x scales of an instruction
+  return mega_dims_fit(
+      x_dims[1] % kRowUnit == 0 && k_blocks <= kMaxBlocks && k_blocks * block_m(x_dims[0]) <= kMaxScales,
+      "rows of x of a multiple of 16 bytes and tiles of up to 64 K blocks, 1024 over the rows of an M tile");
+}
+inline Status check_mega_gemm(std::span<const int64_t> x_dims, const Fp8GemmSpec& spec) {
+  return check_mega_gemm(x_dims, ceil_div<int64_t>(ceil_div<int64_t>(spec.k, kBlockK), spec.splits));
 }
 
 }  // namespace megartp::ops
