@@ -45,7 +45,7 @@ Status check(const InstructionCheck& c) {
   return mega_dims_fit(
       heads_fit && p.row_count * s.heads <= device::kScorePairs && key_pages(c) <= device::kScoreTilePages,
       fmt::format("8, 16, 32, 64 or 128 heads of {} and tiles of up to {} (row, head) pairs and {} "
-                  "keys, not {} of {}, {} and {}",
+                  "keys, not {} heads of {}, {} and {}",
                   kDim, device::kScorePairs, device::kScoreTilePages * kPageTokens, s.heads, s.head_dim,
                   p.row_count * s.heads, p.kv_end - p.kv_begin));
 }
