@@ -23,11 +23,7 @@
 
 #include <cstdint>
 
-#if defined(__CUDACC__) || defined(__CUDACC_RTC__)
-#define MEGARTP_HOST_DEVICE __host__ __device__
-#else
-#define MEGARTP_HOST_DEVICE
-#endif
+#include "abi/host_device.h"
 
 namespace megartp::abi {
 

@@ -106,20 +106,21 @@ __device__ inline uint32_t mega_role() {
     default: return abi::kFaultRoleConsumer;
   }
 }
-__device__ inline bool mega_stopped(const abi::MegaParams& p) {
+__device__ inline bool mega_stopped(const uint32_t* stop) {
   uint32_t v;
-  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(p.stop) : "memory");
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(stop) : "memory");
   return v != 0;
 }
 // Writes the worker's fault record, stops everybody and ends this lane. Of the roles that another worker stopped only
 // the activation loader writes: it knows the event. Lanes may come one by one.
-__device__ __noinline__ __attribute__((noreturn)) void mega_fail(const abi::MegaParams& p, MegaShared& s, MegaPlace at,
-                                                                 bool is_late) {
+// The launch's parameters are not passed on by reference: ptxas 13.0 reads them from a wrong address then.
+__device__ __noinline__ __attribute__((noreturn)) void mega_fail(void* faults, uint32_t* stop, MegaShared& s,
+                                                                 MegaPlace at, bool is_late) {
   const uint32_t role = mega_role();
   const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
   if (writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
     const abi::Instruction& i = s.slots[at.index % kMegaSlots].instruction;
-    abi::FaultRecord& r = static_cast<abi::FaultRecord*>(p.faults)[blockIdx.x];
+    abi::FaultRecord& r = static_cast<abi::FaultRecord*>(faults)[blockIdx.x];
     r.kind = is_late ? abi::kFaultDeadline : abi::kFaultBystander;
     r.role = role;
     r.worker = blockIdx.x;
@@ -134,7 +135,7 @@ __device__ __noinline__ __attribute__((noreturn)) void mega_fail(const abi::Mega
     r.actual = at.actual;
     r.epoch = at.epoch + 1;
     __threadfence_system();
-    atomicExch(p.stop, 1U);
+    atomicExch(stop, 1U);
   }
   // Copies that are on their way must not find another CTA's shared memory.
   const uint64_t end = global_timer() + 100000;
@@ -151,7 +152,7 @@ __device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s,
   for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
     if (i % 16 != 0) continue;
     const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
-    if (is_late || mega_stopped(p)) mega_fail(p, s, {index}, is_late);
+    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
   }
 }
 

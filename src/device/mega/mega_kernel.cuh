@@ -128,7 +128,7 @@ __device__ inline void wait_events(MegaContext& c) {
   for (uint32_t i = 1; !is_complete(); ++i) {
     if (i % 16 != 0) continue;
     const bool is_late = __shfl_sync(0xffffffffU, global_timer() - begin > c.p.deadline_ns ? 1 : 0, 0) != 0;
-    if (!is_late && !mega_stopped(c.p)) continue;
+    if (!is_late && !mega_stopped(c.p.stop)) continue;
     // The first wait that is not complete.
     const uint32_t open = __ballot_sync(0xffffffffU, has_wait && value < target);
     const uint32_t first = open == 0 ? 0 : __ffs(open) - 1;
@@ -136,16 +136,16 @@ __device__ inline void wait_events(MegaContext& c) {
     const abi::Wait w = r.instruction.waits[first];
     const uint64_t before = c.epoch * r.wait_total[first];
     const MegaPlace at{c.index, abi::kFaultPhaseWaiting, first, w.event, w.threshold, seen - before, c.epoch};
-    mega_fail(c.p, c.s, at, is_late);
+    mega_fail(c.p.faults, c.p.stop, c.s, at, is_late);
   }
 }
 
 template <class Ops>
 __device__ __forceinline__ void run_activation_loader(MegaContext& c) {
   c.epoch = c.p.epochs[uint64_t{blockIdx.x} * abi::kMegaCounterStride];
-  const bool is_stopped = mega_stopped(c.p);
+  const bool is_stopped = mega_stopped(c.p.stop);
   for (; next_instruction(c); finish_instruction(c)) {
-    if (is_stopped) mega_fail(c.p, c.s, {c.index, abi::kFaultPhaseIdle}, false);
+    if (is_stopped) mega_fail(c.p.faults, c.p.stop, c.s, {c.index, abi::kFaultPhaseIdle}, false);
     fuzz_delay(12);
     wait_events(c);
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.inputs_ready[c.slot()]);
@@ -225,10 +225,10 @@ __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_cons
   fuzz_delay(10);
   // The loaders' registers go to the consumers, a warpgroup at a time.
   if (warp < kMegaConsumerWarps) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 192;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
     return run_consumer<Ops>(c);
   }
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 120;");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
   switch (warp) {
     case kMegaConsumerWarps: return run_controller(c);
     case kMegaConsumerWarps + 1: return run_weight_loader<Ops>(c);
