@@ -16,7 +16,7 @@
 namespace megartp::device {
 
 // 16 bytes of row `row` as 8 pairs of FP16.
-__device__ inline void load_pairs(const uint8_t* tile, uint32_t row, int half, uint32_t (&pairs)[8]) {
+__device__ __forceinline__ void load_pairs(const uint8_t* tile, uint32_t row, int half, uint32_t (&pairs)[8]) {
   const uint32_t chunk = (2 * (lane_index() % 4) + half) ^ (row % 8);
   const uint4 bytes = load_shared(tile + row * 128 + chunk * 16);
   const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
@@ -28,13 +28,13 @@ __device__ inline void load_pairs(const uint8_t* tile, uint32_t row, int half, u
 }
 
 // d += half `half` of the block.
-__device__ inline void multiply_pairs(float (&d)[4], const uint32_t (&low)[8], const uint32_t (&high)[8],
+__device__ __forceinline__ void multiply_pairs(float (&d)[4], const uint32_t (&low)[8], const uint32_t (&high)[8],
                                       const uint32_t (&x)[8]) {
 #pragma unroll
   for (int s = 0; s < 4; ++s)
     mma_f16_16x8(d, low[2 * s], high[2 * s], low[2 * s + 1], high[2 * s + 1], x[2 * s], x[2 * s + 1]);
 }
-__device__ inline void promote(float* sum, const float (&d)[4], const float2& scale) {
+__device__ __forceinline__ void promote(float* sum, const float (&d)[4], const float2& scale) {
   sum[0] = fmaf(d[0], scale.x, sum[0]);
   sum[1] = fmaf(d[1], scale.y, sum[1]);
   sum[2] = fmaf(d[2], scale.x, sum[2]);
@@ -46,7 +46,7 @@ __device__ inline void promote(float* sum, const float (&d)[4], const float2& sc
 //   sums[4 j + 0, 1] = [row g    ][token 8 j + 2 q + 0, 1]
 //   sums[4 j + 2, 3] = [row g + 8][token 8 j + 2 q + 0, 1]
 template <int kRowTiles, int kTokenTiles, int kSumStride = 4 * kTokenTiles>
-__device__ inline void multiply_block(const uint8_t* w, uint32_t w_stride, const uint8_t* x, const float* x_scale,
+__device__ __forceinline__ void multiply_block(const uint8_t* w, uint32_t w_stride, const uint8_t* x, const float* x_scale,
                                       float w_scale, float* sums) {
   const uint32_t g = lane_index() / 4;
   float d[kRowTiles][kTokenTiles][4] = {};

@@ -21,7 +21,7 @@ struct MegaOps {};
 
 struct WeightsRole {
   template <class Op>
-  __device__ static void run(MegaContext& c) {
+  __device__ __forceinline__ static void run(MegaContext& c) {
     Op::load_weights(c);
     // Each use of a slot turns its barriers once.
     if (!Op::kHasXScales) mbarrier_arrive(&c.s.bar.w_scales_full[c.slot()]);
@@ -29,21 +29,21 @@ struct WeightsRole {
 };
 struct ActivationsRole {
   template <class Op>
-  __device__ static void run(MegaContext& c) {
+  __device__ __forceinline__ static void run(MegaContext& c) {
     Op::load_activations(c);
     if (Op::kHasXScales) ++c.scale_uses;
   }
 };
 struct ConsumerRole {
   template <class Op>
-  __device__ static void run(MegaContext& c) {
+  __device__ __forceinline__ static void run(MegaContext& c) {
     Op::consume(c);
     if (Op::kHasXScales) ++c.scale_uses;
   }
 };
 
 template <class Role, class... Ops>
-__device__ inline void dispatch(MegaContext& c, MegaOps<Ops...>) {
+__device__ __forceinline__ void dispatch(MegaContext& c, MegaOps<Ops...>) {
   const uint32_t opcode = c.instruction().opcode;
   (void)((opcode == Ops::kOpcode && (Role::template run<Ops>(c), true)) || ...);
 }

@@ -154,7 +154,7 @@ __device__ inline void promote_block(const float (&d)[kTileM / 2], const float* 
 
 // By all consumers. Gives back all pages and the scales.
 template <int kTileM, bool kExact>
-__device__ inline void mega_multiply(MegaContext& c, const MegaGemmTile& t, float (&sums)[1][kTileM / 2]) {
+__device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile& t, float (&sums)[1][kTileM / 2]) {
 #pragma unroll
   for (int i = 0; i < kTileM / 2; ++i) sums[0][i] = 0.0F;
   const uint32_t warp = warp_index();
@@ -207,7 +207,7 @@ __device__ inline void mega_multiply(MegaContext& c, const MegaGemmTile& t, floa
 
 // f(row in the tile, token in the tile, values of tokens `token` and `token` + 1).
 template <int kTileM, class F>
-__device__ inline void for_each_mega_sum(const float (&sums)[1][kTileM / 2], F&& f) {
+__device__ __forceinline__ void for_each_mega_sum(const float (&sums)[1][kTileM / 2], F&& f) {
   const uint32_t row = warp_index() * 16 + lane_index() / 4;
   const uint32_t q = lane_index() % 4;
 #pragma unroll
@@ -218,7 +218,7 @@ __device__ inline void for_each_mega_sum(const float (&sums)[1][kTileM / 2], F&&
 
 // partial[split, m, n] of a split-K family. `column`: of the tile in the concatenation of the family's weights.
 template <int kTileM>
-__device__ inline void mega_store_partial(MegaContext& c, const MegaGemmTile& t, float* partial, uint32_t n_total,
+__device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGemmTile& t, float* partial, uint32_t n_total,
                                           uint32_t m_total, uint32_t split, uint32_t column) {
   float sums[1][kTileM / 2];
   mega_multiply<kTileM, true>(c, t, sums);
@@ -249,7 +249,7 @@ struct SplitGemmMega {
   }
   __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, tile(c)); }
   __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const MegaGemmTile t = tile(c);
     switch (t.box_m) {
       case 16: return store<16>(c, t);
@@ -260,7 +260,7 @@ struct SplitGemmMega {
 
  private:
   template <int kTileM>
-  __device__ static void store(MegaContext& c, const MegaGemmTile& t) {
+  __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
     const uint32_t* w = c.payload();
     const auto& gemm = c.spec<typename Family::Spec>().gemm;
     mega_store_partial<kTileM>(c, t, c.operand<float>(Family::kPartial), gemm.segment_rows[0] + gemm.segment_rows[1],

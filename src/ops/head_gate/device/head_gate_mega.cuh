@@ -14,7 +14,7 @@ struct HeadGateMega {
 
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const auto& spec = c.spec<ops::HeadGateSpec>();
     const uint32_t* w = c.payload();
     const uint32_t m_end = w[0] + w[1];

@@ -30,7 +30,7 @@ struct IndexerKFinalizeMega {
 
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const uint32_t* w = c.payload();
     const auto& spec = c.spec<ops::IndexerKSpec>();
     const IndexerRowOptions options{spec.rope, spec.interleave, spec.hadamard, spec.pow2_scale};

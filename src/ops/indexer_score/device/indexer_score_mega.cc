@@ -1,4 +1,4 @@
-// indexer_score in the persistent kernel.
+// indexer_score in the persistent kernel: a page for q, one for every two pages of keys, both by tensor maps.
 #include <array>
 
 #include <fmt/format.h>
@@ -14,13 +14,13 @@ namespace megartp::ops {
 namespace {
 
 constexpr uint32_t kDim = 128;
+constexpr uint32_t kMinHeads = 8;
 
-// A page of shared memory for q, one for two pages of keys.
-uint32_t num_pages(const InstructionCheck& c) {
+int64_t key_pages(const InstructionCheck& c) {
   const auto p = decode_spec<IndexerScorePayload>(c.instruction.payload);
-  const int64_t key_pages = ceil_div<int64_t>(p.kv_end - p.kv_begin, kPageTokens);
-  return static_cast<uint32_t>(1 + ceil_div<int64_t>(key_pages, 2));
+  return ceil_div<int64_t>(int64_t{p.kv_end} - p.kv_begin, kPageTokens);
 }
+uint32_t num_pages(const InstructionCheck& c) { return static_cast<uint32_t>(1 + ceil_div<int64_t>(key_pages(c), 2)); }
 
 // q [M * heads, 128] and the keys of the cache [pages, 64, 128].
 std::vector<MegaOpMap> maps(std::span<const uint32_t> spec, std::span<const OperandType> operands) {
@@ -39,13 +39,17 @@ std::vector<MegaOpMap> maps(std::span<const uint32_t> spec, std::span<const Oper
 }
 
 Status check(const InstructionCheck& c) {
+  const auto fail = [](const std::string& problem) { return make_error(ErrorCode::kUnsupported, problem); };
   const auto s = decode_spec<IndexerScoreSpec>(c.spec);
   const auto p = decode_spec<IndexerScorePayload>(c.instruction.payload);
-  const bool heads_fit = s.heads >= 8 && s.heads <= device::kScorePairs && device::kScorePairs % s.heads == 0;
-  return mega_dims_fit(
-      heads_fit && s.head_dim == kDim && p.kv_end - p.kv_begin <= kPageTokens * device::kScoreTilePages,
-      fmt::format("8, 16, 32, 64 or 128 heads of {} and tiles of up to {} pages, not {} heads of {}", kDim,
-                  device::kScoreTilePages, s.heads, s.head_dim));
+  if (s.head_dim != kDim || s.heads < kMinHeads || device::kScorePairs % s.heads != 0)
+    return fail(
+        fmt::format("the device op takes 8, 16, 32, 64 or 128 heads of {}, not {} of {}", kDim, s.heads, s.head_dim));
+  if (p.row_count * s.heads > device::kScorePairs || key_pages(c) > device::kScoreTilePages)
+    return fail(fmt::format("the device op takes up to {} (row, head) pairs and {} keys in a tile, not {} and {}",
+                            device::kScorePairs, device::kScoreTilePages * kPageTokens, p.row_count * s.heads,
+                            p.kv_end - p.kv_begin));
+  return {};
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{{{kOpcode_indexer_score,

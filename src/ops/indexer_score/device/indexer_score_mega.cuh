@@ -73,7 +73,7 @@ struct IndexerScoreMega {
     }
   }
 
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
     const uint32_t half = warp_index() / 4;
     const uint32_t buffer = c.scale_buffer();
@@ -176,7 +176,7 @@ struct IndexerScoreMega {
           columns(t.s.columns),
           row_count(t.p.row_count),
           write_end(t.write_end()),
-          at(t.p.kv_begin + i * kPageKeys + warp_index() % 4 * 16 + lane_index() / 4 + lane_index() % 4 * 8),
+          at(t.p.kv_begin + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 4 * 8),
           is_mine(lane_index() % 4 < 2) {}
     __device__ void put(uint32_t token, float v) const {
       if (is_mine && at < write_end) row[uint64_t{token} * columns + at] = v;
@@ -193,18 +193,19 @@ struct IndexerScoreMega {
   }
 
   // By a warpgroup: key page `i`, which is in the cache.
-  __device__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
+  __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
                                     const ScorePlace& to) {
     const Arguments& a = arguments(c);
     const float* buffer = c.s.x_scales[c.scale_buffer()];
-    const uint32_t key = warp_index() % 4 * 16 + lane_index() / 4 + lane_index() % 2 * 8;  // the one that it stores
+    const uint32_t key = threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 2 * 8;  // the one that it stores
     float d[kScorePairs / 2];
     start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
     const float scale = buffer[kScorePairs + i * kPageKeys + key];
     wgmma_wait<0>();
     wgmma_hold(d);
     c.release_page(page);
-    const uint32_t tiles = t.s.heads / 8;  // of a token: a power of two
+    // Of a token: a power of two, and the compiler knows that it is the same in all lanes.
+    const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
     uint32_t token = 0;
     float sums[2] = {};
 #pragma unroll

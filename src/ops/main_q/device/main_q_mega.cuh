@@ -20,7 +20,7 @@ struct MainQMega {
   }
   __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, tile(c)); }
   __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const MegaGemmTile t = tile(c);
     switch (t.box_m) {
       case 16: return store<16>(c, t);
@@ -31,7 +31,7 @@ struct MainQMega {
 
  private:
   template <int kTileM>
-  __device__ static void store(MegaContext& c, const MegaGemmTile& t) {
+  __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
     float sums[1][kTileM / 2];
     mega_multiply<kTileM, false>(c, t, sums);
     c.wait_inputs_ready();

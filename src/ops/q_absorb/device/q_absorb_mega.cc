@@ -1,6 +1,9 @@
-// q_absorb in the persistent kernel.
+// q_absorb in the persistent kernel: two pages, the weight by a tensor map.
 #include <array>
 
+#include <fmt/format.h>
+
+#include "base/math.h"
 #include "ops/mega_op.h"
 #include "ops/opcodes.gen.h"
 #include "ops/q_absorb/device/q_absorb_layout.h"
@@ -9,27 +12,29 @@
 namespace megartp::ops {
 namespace {
 
-constexpr uint32_t kPages = 2;
+constexpr uint32_t kBoxColumns = 128;  // a tile's
 
-uint32_t num_pages(const InstructionCheck&) { return kPages; }
+uint32_t num_pages(const InstructionCheck&) { return device::kAbsorbPages; }
 
-// kv_b, FP8 [heads * (nope + v), kv_lora].
+// kv_b, E4M3 [heads * (nope + v), kv_lora].
 std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
   const auto dims = operands[kQAbsorbKvB].dims;
   MegaOpMap map{0, kQAbsorbKvB, {}};
-  map.spec.element = operands[kQAbsorbKvB].dtype;
-  const auto row_elems = static_cast<uint64_t>(dims[1]);
-  map.spec.dims = {row_elems, static_cast<uint64_t>(dims[0])};
-  map.spec.strides = {row_elems * size_in_bytes(map.spec.element)};
-  map.spec.box = {128, 64};
+  map.spec.dims = {static_cast<uint64_t>(dims[1]), static_cast<uint64_t>(dims[0])};
+  map.spec.strides = {static_cast<uint64_t>(dims[1])};
+  map.spec.box = {kBoxColumns, device::kAbsorbBoxRows};
   return {map};
 }
 
+// As the ordinary kernel, whose bits it has: other dims go to the generic one there, which adds in another order.
 Status check(const InstructionCheck& c) {
   const auto s = decode_spec<QAbsorbSpec>(c.spec);
-  return mega_dims_fit(
-      s.nope % 4 == 0 && s.nope <= 64 * device::kAbsorbMaxSteps && s.kv_lora % 16 == 0 && s.rope % 8 == 0,
-      "nope of a multiple of 4 up to 192, kv_lora of 16 and rope of 8");
+  const uint32_t max_nope = device::kAbsorbStepDepth * device::kAbsorbMaxSteps;
+  if (s.nope <= max_nope && s.nope % 4 == 0 && s.kv_lora % 16 == 0 && s.rope % 8 == 0) return {};
+  return make_error(ErrorCode::kUnsupported,
+                    fmt::format("the device op takes nope up to {} in fours, kv_lora in sixteens and rope in eights, "
+                                "not {}, {} and {}",
+                                max_nope, s.nope, s.kv_lora, s.rope));
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{

@@ -30,7 +30,7 @@ struct QkvAFinalizeMega {
 
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     // q first: the long ops wait for it. A loop, so that one part's registers are free for the next.
 #pragma unroll 1
     for (uint32_t part = 0; part < 2; ++part) finalize_part(c, part != 0);
@@ -61,7 +61,7 @@ struct QkvAFinalizeMega {
     p.mla_pow2_scale = spec.mla_pow2_scale;
     return p;
   }
-  __device__ static void finalize_part(MegaContext& c, bool is_kv) {
+  __device__ __forceinline__ static void finalize_part(MegaContext& c, bool is_kv) {
     const uint32_t row = c.payload()[0];
     const auto part = QkvAFinalizePart::fetch(params(c), row, is_kv, threadIdx.x);
     c.wait_inputs_ready();

@@ -16,7 +16,7 @@ struct RmsnormQuantMega {
 
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}
-  __device__ static void consume(MegaContext& c) {
+  __device__ __forceinline__ static void consume(MegaContext& c) {
     const auto& spec = c.spec<ops::RmsnormQuantSpec>();
     const RmsnormQuantParams p{c.operand<const uint4>(ops::kRmsnormQuantX),
                                c.operand<const uint4>(ops::kRmsnormQuantResidualIn),
