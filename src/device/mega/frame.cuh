@@ -31,6 +31,12 @@ inline constexpr uint32_t kMegaSlots = 4;
 inline constexpr uint32_t kMegaConsumerWarps = 8;
 inline constexpr uint32_t kMegaConsumers = kMegaConsumerWarps * 32;
 inline constexpr uint32_t kMegaThreads = kMegaConsumers + 4 * 32;
+// A barrier tells a phase from the one before it, not from the one before that, and the loaders, who do not wait for
+// each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
+// kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
+// pages, which the host checks.
+inline constexpr uint32_t kMegaPageUses = 4;
+inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
 // x scales of an instruction: [K block, token]; two instructions at a time.
 inline constexpr uint32_t kMegaScales = 1024;
 inline constexpr uint32_t kMegaScaleBuffers = 2;
@@ -39,7 +45,7 @@ inline constexpr uint32_t kMegaWeightScales = 64;  // K blocks of an instruction
 // Barriers of a CTA.
 struct MegaBarriers {
   uint64_t page_full[kMegaPages];
-  uint64_t page_empty[kMegaPages];
+  uint64_t page_empty[kMegaPages][kMegaPageUses];
   uint64_t slot_full[kMegaSlots];
   uint64_t slot_empty[kMegaSlots];
   uint64_t inputs_ready[kMegaSlots];
@@ -61,15 +67,16 @@ struct MegaShared {
 inline constexpr uint32_t kMegaSmemBytes = 1024 + sizeof(MegaShared);  // aligned to 1024 by hand
 static_assert(kMegaSmemBytes <= 232448, "what an SM of compute capability 9.0 gives a CTA");
 
+// A place in the ring: page `page`, used for the (use + 1)-th time.
 struct PageCursor {
   uint32_t page = 0;
-  uint32_t parity = 0;
+  uint32_t use = 0;
   __device__ void advance(uint32_t n) {
     page += n;
 #pragma unroll 1
     while (page >= kMegaPages) {
       page -= kMegaPages;
-      parity ^= 1;
+      ++use;
     }
   }
   __device__ PageCursor plus(uint32_t n) const {
@@ -183,15 +190,19 @@ struct MegaContext {
   __device__ void wait(uint64_t* bar, uint32_t parity) {
     if (!mbarrier_try_wait(bar, parity)) mega_wait_slowly(p, s, bar, parity, index);
   }
-  __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.parity); }
-  __device__ void wait_page_empty(const PageCursor& c) { wait(&s.bar.page_empty[c.page], c.parity ^ 1); }
+  __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.use & 1); }
+  // Until the use before this one has been released.
+  __device__ void wait_page_empty(const PageCursor& c) {
+    if (c.use == 0) return;
+    wait(&s.bar.page_empty[c.page][(c.use - 1) % kMegaPageUses], (c.use - 1) / kMegaPageUses & 1);
+  }
   __device__ void wait_inputs_ready() { wait(&s.bar.inputs_ready[slot()], slot_parity()); }
 
   // --- consumers
   // This warp has read the page.
   __device__ void release_page(const PageCursor& c) {
     __syncwarp();
-    if (lane_index() == 0) mbarrier_arrive(&s.bar.page_empty[c.page]);
+    if (lane_index() == 0) mbarrier_arrive(&s.bar.page_empty[c.page][c.use % kMegaPageUses]);
   }
   // A barrier of all consumers; orders shared memory.
   __device__ void sync_consumers() {

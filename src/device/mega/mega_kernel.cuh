@@ -10,6 +10,9 @@
 //
 // Pages of an instruction: MegaContext::pages and the MegaRecord::num_pages - 1 behind it. Whoever takes a page fills
 // it once and every consumer warp releases it once, whatever the tile has to do.
+//
+// Roles are inlined by force: nvcc 13.0 makes a function of the consumers when there are many ops, which costs their
+// registers (1328 bytes of local memory for attention-pre) and serialises wgmma.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -62,7 +65,7 @@ __device__ inline void finish_instruction(MegaContext& c) {
 }
 
 // A record is 40 words: lane i has words i and 32 + i.
-__device__ inline void run_controller(MegaContext& c) {
+__device__ __forceinline__ void run_controller(MegaContext& c) {
   const uint32_t lane = lane_index();
   const auto* words = reinterpret_cast<const uint32_t*>(c.p.records + uint64_t{blockIdx.x} * c.p.depth);
   constexpr uint32_t kWords = sizeof(abi::MegaRecord) / 4;
@@ -95,7 +98,7 @@ __device__ inline void run_controller(MegaContext& c) {
 }
 
 template <class Ops>
-__device__ inline void run_weight_loader(MegaContext& c) {
+__device__ __forceinline__ void run_weight_loader(MegaContext& c) {
   for (; next_instruction(c); finish_instruction(c)) {
     fuzz_delay(11);
     dispatch<WeightsRole>(c, Ops{});
@@ -138,7 +141,7 @@ __device__ inline void wait_events(MegaContext& c) {
 }
 
 template <class Ops>
-__device__ inline void run_activation_loader(MegaContext& c) {
+__device__ __forceinline__ void run_activation_loader(MegaContext& c) {
   c.epoch = c.p.epochs[uint64_t{blockIdx.x} * abi::kMegaCounterStride];
   const bool is_stopped = mega_stopped(c.p);
   for (; next_instruction(c); finish_instruction(c)) {
@@ -154,7 +157,7 @@ __device__ inline void run_activation_loader(MegaContext& c) {
 }
 
 template <class Ops>
-__device__ inline void run_consumer(MegaContext& c) {
+__device__ __forceinline__ void run_consumer(MegaContext& c) {
   while (next_instruction(c)) {
     fuzz_delay(13);
 #if MEGARTP_TRACE
@@ -168,7 +171,7 @@ __device__ inline void run_consumer(MegaContext& c) {
   }
 }
 
-__device__ inline void run_publisher(MegaContext& c) {
+__device__ __forceinline__ void run_publisher(MegaContext& c) {
   const uint32_t lane = lane_index();
   for (; next_instruction(c); finish_instruction(c)) {
     c.wait(&c.s.bar.done[c.slot()], c.slot_parity());
@@ -200,7 +203,7 @@ __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_cons
   if (threadIdx.x == 0) {
     for (uint32_t i = 0; i < kMegaPages; ++i) {
       mbarrier_init(&s.bar.page_full[i], 1);
-      mbarrier_init(&s.bar.page_empty[i], kMegaConsumerWarps);
+      for (uint32_t use = 0; use < kMegaPageUses; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);
     }
     for (uint32_t i = 0; i < kMegaSlots; ++i) {
       mbarrier_init(&s.bar.slot_full[i], 1);

@@ -39,17 +39,15 @@ std::vector<MegaOpMap> maps(std::span<const uint32_t> spec, std::span<const Oper
 }
 
 Status check(const InstructionCheck& c) {
-  const auto fail = [](const std::string& problem) { return make_error(ErrorCode::kUnsupported, problem); };
   const auto s = decode_spec<IndexerScoreSpec>(c.spec);
   const auto p = decode_spec<IndexerScorePayload>(c.instruction.payload);
-  if (s.head_dim != kDim || s.heads < kMinHeads || device::kScorePairs % s.heads != 0)
-    return fail(
-        fmt::format("the device op takes 8, 16, 32, 64 or 128 heads of {}, not {} of {}", kDim, s.heads, s.head_dim));
-  if (p.row_count * s.heads > device::kScorePairs || key_pages(c) > device::kScoreTilePages)
-    return fail(fmt::format("the device op takes up to {} (row, head) pairs and {} keys in a tile, not {} and {}",
-                            device::kScorePairs, device::kScoreTilePages * kPageTokens, p.row_count * s.heads,
-                            p.kv_end - p.kv_begin));
-  return {};
+  const bool heads_fit = s.heads >= kMinHeads && device::kScorePairs % s.heads == 0 && s.head_dim == kDim;
+  return mega_dims_fit(
+      heads_fit && p.row_count * s.heads <= device::kScorePairs && key_pages(c) <= device::kScoreTilePages,
+      fmt::format("8, 16, 32, 64 or 128 heads of {} and tiles of up to {} (row, head) pairs and {} "
+                  "keys, not {} heads of {}, {} and {}",
+                  kDim, device::kScorePairs, device::kScoreTilePages * kPageTokens, s.heads, s.head_dim,
+                  p.row_count * s.heads, p.kv_end - p.kv_begin));
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{{{kOpcode_indexer_score,

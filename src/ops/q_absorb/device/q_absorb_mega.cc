@@ -30,11 +30,9 @@ std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandTy
 Status check(const InstructionCheck& c) {
   const auto s = decode_spec<QAbsorbSpec>(c.spec);
   const uint32_t max_nope = device::kAbsorbStepDepth * device::kAbsorbMaxSteps;
-  if (s.nope <= max_nope && s.nope % 4 == 0 && s.kv_lora % 16 == 0 && s.rope % 8 == 0) return {};
-  return make_error(ErrorCode::kUnsupported,
-                    fmt::format("the device op takes nope up to {} in fours, kv_lora in sixteens and rope in eights, "
-                                "not {}, {} and {}",
-                                max_nope, s.nope, s.kv_lora, s.rope));
+  return mega_dims_fit(s.nope <= max_nope && s.nope % 4 == 0 && s.kv_lora % 16 == 0 && s.rope % 8 == 0,
+                       fmt::format("nope of a multiple of 4 up to {}, kv_lora of 16 and rope of 8, not {}, {} and {}",
+                                   max_nope, s.nope, s.kv_lora, s.rope));
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{
