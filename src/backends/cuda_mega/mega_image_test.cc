@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda_mega/mega_test_support.h"
 #include "ops/common/gemm_tiling.h"
 #include "ops/mega_op.h"
 #include "ops/opcodes.gen.h"
+#include "support/mega_plans.h"
 
 namespace megartp::cuda_mega {
 namespace {
