@@ -201,6 +201,7 @@ std::string_view misused_options(const RunArgs& a) {
            "mega";
   if (a.is_mega() && (a.threads_given || a.explore))
     return "run: --schedule, --dispatch, --schedulers, --interleave-seed and --explore are for cpu-threads";
+  if (!a.is_mega() && a.mega.is_ordinary) return "run: --ordinary-launch goes with the backend mega";
   if (a.is_mega() && a.plan.finalizer != "tasks")
     return "run: the persistent kernel runs plans with --finalizer tasks only";
   if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))

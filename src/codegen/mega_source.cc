@@ -10,7 +10,7 @@
 namespace megartp::codegen {
 
 std::vector<uint32_t> mega_opcodes(const KernelPlan& plan) {
-  std::set<uint32_t> opcodes;
+  std::set<uint32_t> opcodes{abi::kOpcodeRelay};
   for (const abi::Instruction& i : plan.instructions)
     if (i.opcode != abi::kOpcodeNoOp) opcodes.insert(i.opcode);
   return {opcodes.begin(), opcodes.end()};

@@ -11,7 +11,8 @@
 
 namespace megartp::codegen {
 
-// The opcodes of a plan's instructions, sorted; padding apart.
+// The opcodes of a plan's instructions, sorted; padding apart. Relays are always there: whether a plan has some depends
+// on its shapes.
 std::vector<uint32_t> mega_opcodes(const KernelPlan& plan);
 
 // kUnsupported naming the opcodes that have no device op. `opcodes`: sorted, distinct.

@@ -56,7 +56,7 @@ TEST(MegaSource, OpcodesOfAPlan) {
   plan.instructions[0].opcode = 7;
   plan.instructions[2].opcode = 3;
   plan.instructions[3].opcode = 7;
-  EXPECT_THAT(mega_opcodes(plan), ElementsAre(3, 7));
+  EXPECT_THAT(mega_opcodes(plan), ElementsAre(abi::kOpcodeRelay, 3, 7));
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_common/host_executable.h"
-#include "backends/cuda_mega/mega_test_support.h"
+#include "support/mega_plans.h"
 
 namespace megartp::cuda_mega {
 namespace {

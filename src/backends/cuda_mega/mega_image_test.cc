@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda_mega/mega_test_support.h"
 #include "ops/common/gemm_tiling.h"
 #include "ops/mega_op.h"
 #include "ops/opcodes.gen.h"
+#include "support/mega_plans.h"
 
 namespace megartp::cuda_mega {
 namespace {
@@ -108,7 +108,7 @@ TEST(MegaImage, DimsThatADeviceOpCannotDoAreNamed) {
   ASSERT_FALSE(image);
   EXPECT_EQ(image.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(image.error().message, HasSubstr("'E1' (indexer_score)"));
-  EXPECT_THAT(image.error().message, HasSubstr("not 3 heads of 128"));
+  EXPECT_THAT(image.error().message, HasSubstr("not 3 of 128"));
 }
 
 TEST(MegaImage, LimitsOfTheParameters) {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_graph/cuda_graph_executable.h"
-#include "backends/cuda_mega/mega_test_support.h"
 #include "models/glm52/inputs.h"
 #include "models/glm52/weights.h"
+#include "support/mega_plans.h"
 
 namespace megartp::cuda_mega {
 namespace {

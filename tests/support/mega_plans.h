@@ -19,6 +19,7 @@ namespace megartp::cuda_mega::test {
 inline glm52::Config fast_config() {
   glm52::Config c = megartp::test::small_config();
   c.index_n_heads = 8;
+  c.kv_lora_rank = 512;
   return c;
 }
 
