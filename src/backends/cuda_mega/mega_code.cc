@@ -27,6 +27,7 @@ Result<std::shared_ptr<const MegaCode>> MegaCode::load(std::shared_ptr<const cud
                                                        std::span<const uint32_t> opcodes,
                                                        codegen::CompileOptions options) {
   options.allow_local_memory = true;
+  options.with_line_info = true;
   const cuda::DeviceInfo& info = context->info();
   if (info.compute_major != 9 || info.compute_minor != 0)
     return make_error(ErrorCode::kUnsupported,

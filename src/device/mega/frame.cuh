@@ -113,8 +113,9 @@ __device__ inline bool mega_stopped(const uint32_t* stop) {
 }
 // Writes the worker's fault record, stops everybody and ends this lane. Of the roles that another worker stopped only
 // the activation loader writes: it knows the event. Lanes may come one by one.
-// The launch's parameters are not passed on by reference: ptxas 13.0 reads them from a wrong address then.
-__device__ __noinline__ __attribute__((noreturn)) void mega_fail(void* faults, uint32_t* stop, MegaShared& s,
+// Inline: with calls, ptxas 13.0 keeps registers for them on the way that never fails, and after setmaxnreg their
+// arguments were seen to get lost.
+__device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShared& s,
                                                                  MegaPlace at, bool is_late) {
   const uint32_t role = mega_role();
   const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
@@ -142,7 +143,6 @@ __device__ __noinline__ __attribute__((noreturn)) void mega_fail(void* faults, u
   while (global_timer() < end) {
   }
   asm volatile("exit;");
-  __builtin_unreachable();
 }
 // Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
 // Inline: a call that returns would cost its caller's registers.
@@ -151,8 +151,8 @@ __device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s,
   const uint64_t begin = global_timer();
   for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
     if (i % 16 != 0) continue;
-    const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
-    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
+    const bool is_late = global_timer() - begin > p.deadline_ns / 4;
+    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index, abi::kFaultPhaseWaiting, 0, static_cast<uint32_t>(bar - reinterpret_cast<uint64_t*>(&s.bar)), parity, 0}, is_late);
   }
 }
 

@@ -23,19 +23,21 @@ struct MegaGemmTile {
   uint32_t k_blocks;     // of the whole K
   uint32_t m_begin;
   uint32_t m_count;
-  uint32_t box_m;  // tokens that a tile has room for: 16, 32, 64
+  uint32_t box_log2;  // of the tokens that a tile has room for: 16, 32, 64
   uint32_t n_count;
   uint32_t block_begin;
   uint32_t block_count;
 
-  __device__ uint32_t block_bytes() const { return box_m * 128; }
-  __device__ uint32_t blocks_per_page() const { return kMegaPageBytes / block_bytes(); }
+  __device__ uint32_t box_m() const { return 1U << box_log2; }
+  __device__ uint32_t block_bytes() const { return 128U << box_log2; }
+  __device__ uint32_t page_log2() const { return 7 - box_log2; }  // of the blocks of x in a page
+  __device__ uint32_t blocks_per_page() const { return 1U << page_log2(); }
   // Of the tile's pages, that of the weights of K block b; x of its group stands before the group's first one.
-  __device__ uint32_t w_page(uint32_t b) const { return b + b / blocks_per_page() + 1; }
+  __device__ uint32_t w_page(uint32_t b) const { return b + (b >> page_log2()) + 1; }
 };
 
 // As ops::block_m.
-__device__ inline uint32_t mega_box_m(uint32_t m) { return m <= 16 ? 16 : m <= 32 ? 32 : 64; }
+__device__ inline uint32_t mega_box_log2(uint32_t m) { return m <= 16 ? 4 : m <= 32 ? 5 : 6; }
 
 // `n_begin`: row of this weight.
 __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float* w_scale, const float* x_scale,
@@ -52,7 +54,7 @@ __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float
   t.x_scale = x_scale + uint64_t{m_begin} * t.k_blocks + range.begin;
   t.m_begin = m_begin;
   t.m_count = m_count;
-  t.box_m = mega_box_m(m_total);
+  t.box_log2 = mega_box_log2(m_total);
   t.n_count = n_count;
   return t;
 }
@@ -94,6 +96,21 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const uint32_t lane = lane_index();
   // x was written by ordinary stores; the copy engine reads it.
   asm volatile("fence.proxy.async.global;" ::: "memory");
+  // Scales first: later pages of x may have to wait until the first blocks are done.
+  const uint32_t buffer = c.scale_buffer();
+  c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
+  float* scales = c.s.x_scales[buffer];
+#pragma unroll 2
+  for (uint32_t i = lane; i < t.block_count * t.box_m(); i += 32) {
+    const uint32_t token = i / t.block_count;
+    const uint32_t b = i % t.block_count;
+    if (token < t.m_count) {
+      copy_async4(scales + b * t.box_m() + token, t.x_scale + uint64_t{token} * t.k_blocks + b);
+    } else {
+      scales[b * t.box_m() + token] = 0.0F;
+    }
+  }
+  arrive_after_copies(&c.s.bar.scales_full[buffer]);
   const TensorMap* map = c.map(0);
   PageCursor page = c.pages;
 #pragma unroll 1
@@ -109,20 +126,6 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
     }
     b += count;
   }
-  const uint32_t buffer = c.scale_buffer();
-  c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
-  float* scales = c.s.x_scales[buffer];
-#pragma unroll 2
-  for (uint32_t i = lane; i < t.block_count * t.box_m; i += 32) {
-    const uint32_t token = i / t.block_count;
-    const uint32_t b = i % t.block_count;
-    if (token < t.m_count) {
-      copy_async4(scales + b * t.box_m + token, t.x_scale + uint64_t{token} * t.k_blocks + b);
-    } else {
-      scales[b * t.box_m + token] = 0.0F;
-    }
-  }
-  arrive_after_copies(&c.s.bar.scales_full[buffer]);
 }
 
 // One K block by FP8 products, as multiply_stage() in fp8_gemm.cuh.
@@ -169,7 +172,7 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
   const bool has_rows = warp * 16 < t.n_count;
 #pragma unroll 1
   for (uint32_t b = 0; b < t.block_count; ++b) {
-    const uint32_t in_page = b % per_page;
+    const uint32_t in_page = b & (per_page - 1);
     if (in_page == 0) {
       if (b != 0) {
         c.release_page(x_page);
@@ -186,7 +189,7 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
 #pragma unroll
         for (int first = 0; first < kTileM; first += kPart) {
           multiply_block<1, kPart / 8>(c.page(w_page) + warp * 16 * 128, 0, x + first * 128,
-                                       x_scales + b * t.box_m + first, w_scales[b], sums[0] + first / 2);
+                                       x_scales + b * t.box_m() + first, w_scales[b], sums[0] + first / 2);
         }
       }
     } else {
@@ -195,7 +198,7 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
       start_fp8_block<kTileM>(c.page(w_page) + warp / 4 * kPieceBytes, x, d);
       wgmma_wait<0>();
       wgmma_hold(d);
-      promote_block<kTileM>(d, x_scales + b * t.box_m, w_scales[b], sums);
+      promote_block<kTileM>(d, x_scales + b * t.box_m(), w_scales[b], sums);
     }
     c.release_page(w_page);
     w_page.advance(t.w_page(b + 1) - t.w_page(b));
@@ -251,7 +254,7 @@ struct SplitGemmMega {
   __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const MegaGemmTile t = tile(c);
-    switch (t.box_m) {
+    switch (t.box_m()) {
       case 16: return store<16>(c, t);
       case 32: return store<32>(c, t);
       default: return store<64>(c, t);

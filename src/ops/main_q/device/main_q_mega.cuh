@@ -22,7 +22,7 @@ struct MainQMega {
   __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const MegaGemmTile t = tile(c);
-    switch (t.box_m) {
+    switch (t.box_m()) {
       case 16: return store<16>(c, t);
       case 32: return store<32>(c, t);
       default: return store<64>(c, t);
