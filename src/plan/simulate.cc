@@ -54,7 +54,7 @@ class Simulator {
       return make_error(ErrorCode::kDeadlock, fmt::format("simulation: {} of {} tasks wait for signals that never come",
                                                           p_.queue.size() - num_done_, p_.queue.size()));
     if (now_ > kMaxTimeNs) return make_error(ErrorCode::kInvalidArgument, "simulation: it takes more than a hundred years");
-    return SimResult{now_ns(), std::move(times_)};
+    return SimResult{now_ns(), std::move(times_), std::move(parts_)};
   }
 
  private:
@@ -69,6 +69,8 @@ class Simulator {
     uint64_t read_order = 0;                  // of the read under way; 0: none
     double read_from = 0, read_bytes = 0;
     bool is_ahead = false;  // the read under way is ahead of its task
+    uint32_t read_task = 0;
+    double read_begin = 0, compute_begin = 0;  // times
   };
 
   void at(double time, SimEvent::Kind kind, uint32_t idx, uint32_t increment = 0) {
@@ -85,8 +87,10 @@ class Simulator {
     if (num_reads_ > 0) level_ += rate() * (time - now_);
     now_ = time;
   }
-  void begin_read(uint32_t w, double num_bytes, bool is_ahead) {
+  void begin_read(uint32_t w, uint32_t task, double num_bytes, bool is_ahead) {
     Worker& worker = workers_[w];
+    worker.read_task = task;
+    worker.read_begin = now_;
     worker.read_order = ++order_;
     worker.read_from = level_;
     worker.read_bytes = num_bytes;
@@ -98,7 +102,13 @@ class Simulator {
   double end_read(Worker& worker, bool complete) {
     --num_reads_;
     worker.read_order = 0;
+    add_part(worker.read_task, true, worker.read_begin);
     return complete ? worker.read_bytes : std::clamp(level_ - worker.read_from, 0.0, worker.read_bytes);
+  }
+
+  void add_part(uint32_t task, bool is_read, double begin) {
+    const uint64_t begin_ns = to_ns(begin);
+    if (begin_ns < now_ns()) parts_.push_back({task, is_read, begin_ns, now_ns()});
   }
 
   bool step() {
@@ -124,6 +134,8 @@ class Simulator {
       case SimEvent::Kind::kReady: run_task(event.idx); break;
       case SimEvent::Kind::kComputed:
         workers_[event.idx].computing = false;
+        if (task_of(event.idx).fixed_ns < 0)
+          add_part(p_.queue[workers_[event.idx].next], false, workers_[event.idx].compute_begin);
         maybe_done(event.idx);
         break;
       case SimEvent::Kind::kSignal: add(event.idx, event.increment); break;
@@ -155,7 +167,7 @@ class Simulator {
       const SimTask& task = p_.tasks[p_.queue[worker.fetching]];
       const double left = task.fixed_ns >= 0 ? 0 : static_cast<double>(task.cost.weight_bytes) - worker.fetched;
       if (left < 1) continue;
-      begin_read(w, std::min(left, room), true);
+      begin_read(w, p_.queue[worker.fetching], std::min(left, room), true);
       return;
     }
   }
@@ -165,7 +177,8 @@ class Simulator {
   const SimTask& task_of(uint32_t w) const { return p_.tasks[p_.queue[workers_[w].next]]; }
   SimTimes& times_of(uint32_t w) { return times_[p_.queue[workers_[w].next]]; }
   static constexpr double kMaxTimeNs = 4e18;
-  uint64_t now_ns() const { return static_cast<uint64_t>(std::llround(std::min(now_, kMaxTimeNs))); }
+  static uint64_t to_ns(double time) { return static_cast<uint64_t>(std::llround(std::min(time, kMaxTimeNs))); }
+  uint64_t now_ns() const { return to_ns(now_); }
 
   void start_next(uint32_t w) {
     Worker& worker = workers_[w];
@@ -195,6 +208,7 @@ class Simulator {
     const SimTask& task = task_of(w);
     worker.phase = Phase::kRunning;
     worker.computing = true;
+    worker.compute_begin = now_;
     double compute_ns = task.fixed_ns;
     if (compute_ns < 0)
       compute_ns = c_.worker_flops_per_ns > 0 ? static_cast<double>(task.cost.flops) / c_.worker_flops_per_ns : 0;
@@ -218,7 +232,7 @@ class Simulator {
     const double left = weights - here + static_cast<double>(task.cost.other_bytes);
     worker.reading = left > 0;
     if (worker.reading)
-      begin_read(w, left, false);
+      begin_read(w, p_.queue[worker.next], left, false);
     else
       read_ahead(w);
   }
@@ -255,6 +269,7 @@ class Simulator {
   const SimProgram& p_;
   const SimCosts& c_;
   std::vector<SimTimes> times_;
+  std::vector<SimPart> parts_;
   std::vector<uint32_t> arrived_;
   std::vector<uint64_t> counts_;
   std::vector<double> last_add_;                // of each event: when its latest add arrives

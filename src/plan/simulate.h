@@ -71,9 +71,16 @@ struct SimTimes {
   uint64_t visible_ns = 0, ready_ns = 0, done_ns = 0;
   bool sent = false;
 };
+// When a task's bytes came, and when it computed.
+struct SimPart {
+  uint32_t task = 0;
+  bool is_read = false;
+  uint64_t begin_ns = 0, end_ns = 0;
+};
 struct SimResult {
   uint64_t span_ns = 0;
   std::vector<SimTimes> tasks;
+  std::vector<SimPart> parts;  // of tasks without a fixed time
 };
 // kDeadlock when tasks are left that nothing will let go on; kInvalidArgument when a queue names a task that there is
 // not, or one twice.

@@ -84,7 +84,11 @@ TEST(Simulate, WeightsAreReadWhileATaskWaits) {
   costs.chip_bytes_per_ns = 10;
   EXPECT_EQ(simulate(p, costs)->span_ns, 200U);
   costs.prefetch_bytes = 4096;
-  EXPECT_EQ(simulate(p, costs)->span_ns, 110U);  // only the 100 other bytes are left
+  const auto result = simulate(p, costs);
+  EXPECT_EQ(result->span_ns, 110U);  // only the 100 other bytes are left
+  ASSERT_EQ(result->parts.size(), 2U);
+  EXPECT_EQ(result->parts[0].end_ns, 90U);
+  EXPECT_EQ(result->parts[1].begin_ns, 100U);
   costs.prefetch_bytes = 400;
   EXPECT_EQ(simulate(p, costs)->span_ns, 160U);
 }

@@ -187,6 +187,11 @@ Result<Trace> trace_of_simulation(const KernelPlan& plan, std::span<const TaskCo
       const SimTimes& t = result.tasks[i.task_id];
       raw.tasks.push_back({w, slot, i.task_id, t.sent ? abi::kTraceSent : 0, t.visible_ns, t.ready_ns, t.done_ns, 0});
     }
+  std::vector<std::pair<uint32_t, uint32_t>> place(plan.num_tasks);
+  for (const abi::TraceRecord& r : raw.tasks) place[r.task_id] = {r.worker, r.slot};
+  for (const SimPart& part : result.parts)
+    raw.roles.push_back({place[part.task].first, place[part.task].second,
+                         part.is_read ? abi::kTraceRoleWeights : abi::kTraceRoleCompute, 0, part.begin_ns, part.end_ns});
   TraceMeta meta;
   meta.name = fmt::format("{}, simulated", plan.target);
   meta.backend = "simulated";
