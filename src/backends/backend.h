@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/raw_trace.h"
 #include "megartp/error.h"
 #include "megartp/op_graph.h"
-#include "backends/raw_trace.h"
 #include "plan/kernel_plan.h"
 
 namespace megartp {

@@ -14,9 +14,15 @@ std::vector<Command> add_trace_commands(CLI::App& root) {
 
 Json trace_summary_json(const trace::AnalysedTrace& t) {
   const trace::TraceMeta& m = t.trace.meta;
-  Json j{{"name", m.name},         {"backend", m.backend},          {"graph", m.graph},
-         {"machine", m.machine},   {"target", m.target},            {"packer", m.packer},
-         {"schedule", m.schedule}, {"clock_domain", m.clock_domain}, {"clock_resolution_ns", m.clock_resolution_ns}};
+  Json j{{"name", m.name},
+         {"backend", m.backend},
+         {"graph", m.graph},
+         {"machine", m.machine},
+         {"target", m.target},
+         {"packer", m.packer},
+         {"schedule", m.schedule},
+         {"clock_domain", m.clock_domain},
+         {"clock_resolution_ns", m.clock_resolution_ns}};
   for (const auto& [name, value] : m.shapes) j["shapes"][name] = value;
   j["span_ns"] = m.span_ns;
   j["lost"] = m.num_lost;

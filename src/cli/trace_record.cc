@@ -60,10 +60,11 @@ Result<std::unique_ptr<Recorder>> make_recorder(const RecordArgs& a) {
   const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
   glm52::Inputs inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
   glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
-  auto recorder = std::make_unique<Recorder>(Recorder{
-      MEGARTP_TRY(glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights))),
-      {},
-      nullptr});
+  auto recorder = std::make_unique<Recorder>(Recorder {
+    MEGARTP_TRY(
+        glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights)))
+    , {}, nullptr
+  });
   PlanOptions plan = a.plan;
   if (plan.workers == 0 && plan.target == "cpu") plan.workers = std::max(1U, std::thread::hardware_concurrency());
   recorder->built = MEGARTP_TRY(build_plan(recorder->run.graph, shapes, plan));
@@ -73,11 +74,11 @@ Result<std::unique_ptr<Recorder>> make_recorder(const RecordArgs& a) {
   // Without its own clock readings: what --cost compares with is a run that takes no times at all.
   threads.collect_stats = false;
   const KernelPlan& made = *recorder->built.plan;
-  recorder->records = a.records != 0                               ? a.records
+  recorder->records = a.records != 0                          ? a.records
                       : threads.schedule == Schedule::kStatic ? made.queue_depth
-                                                                   : made.num_tasks;
-  recorder->execution = std::make_unique<glm52::LayerExecution>(MEGARTP_TRY(glm52::LayerExecution::create(
-      recorder->run, MEGARTP_TRY(prepare_cpu_threads(recorder->built.plan, threads)))));
+                                                              : made.num_tasks;
+  recorder->execution = std::make_unique<glm52::LayerExecution>(MEGARTP_TRY(
+      glm52::LayerExecution::create(recorder->run, MEGARTP_TRY(prepare_cpu_threads(recorder->built.plan, threads)))));
   return recorder;
 }
 
@@ -123,8 +124,8 @@ Result<trace::AnalysedTrace> record(const RecordArgs& a, Recorder& recorder) {
   meta.machine = machine_name();
   meta.schedule = a.schedule;
   trace::AnalysedTrace t;
-  t.trace = MEGARTP_TRY(
-      trace::trace_of_plan(*recorder.built.plan, task_costs(*recorder.built.tasks), raw, std::move(meta)));
+  t.trace =
+      MEGARTP_TRY(trace::trace_of_plan(*recorder.built.plan, task_costs(*recorder.built.tasks), raw, std::move(meta)));
   t.analysis = trace::analyse(t.trace);
   return t;
 }
@@ -132,8 +133,9 @@ Result<trace::AnalysedTrace> record(const RecordArgs& a, Recorder& recorder) {
 int run_record(const RecordArgs& a) {
   constexpr std::string_view kName = "trace-record";
   if (a.backend != "cpu-threads")
-    return print_error(Error{ErrorCode::kUnsupported, fmt::format("trace record: backend '{}' does not record", a.backend)},
-                       a.common, kName);
+    return print_error(
+        Error{ErrorCode::kUnsupported, fmt::format("trace record: backend '{}' does not record", a.backend)}, a.common,
+        kName);
   const std::unique_ptr<Recorder> recorder = value_or_exit(make_recorder(a), a.common, kName);
   const trace::AnalysedTrace t = value_or_exit(record(a, *recorder), a.common, kName);
   value_or_exit(save_trace(t.trace, a.output), a.common, kName);
@@ -143,7 +145,8 @@ int run_record(const RecordArgs& a) {
     Json j = trace_summary_json(t);
     j["file"] = a.output;
     if (a.cost > 0)
-      j["cost"] = {{"pairs", a.cost}, {"without_ns", cost.without_ns}, {"with_ns", cost.with_ns}, {"ratio", cost.ratio}};
+      j["cost"] = {
+          {"pairs", a.cost}, {"without_ns", cost.without_ns}, {"with_ns", cost.with_ns}, {"ratio", cost.ratio}};
     return print_json(kName, std::move(j));
   }
   if (a.common.quiet) return 0;

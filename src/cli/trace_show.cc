@@ -53,10 +53,12 @@ int run_show(const ShowArgs& a) {
     return print_json(kName, std::move(j));
   }
   if (a.format == "svg" && traces.size() != 1)
-    return print_error(Error{ErrorCode::kInvalidArgument, "trace show: an svg picture shows one trace"}, a.common, kName);
+    return print_error(Error{ErrorCode::kInvalidArgument, "trace show: an svg picture shows one trace"}, a.common,
+                       kName);
   if (a.format == "perfetto" && (a.output.empty() || a.output == "-") && isatty(STDOUT_FILENO) != 0)
-    return print_error(Error{ErrorCode::kInvalidArgument, "trace show: perfetto's format is binary; give a file with -o"},
-                       a.common, kName);
+    return print_error(
+        Error{ErrorCode::kInvalidArgument, "trace show: perfetto's format is binary; give a file with -o"}, a.common,
+        kName);
   const std::string text = a.format == "perfetto" ? trace::to_perfetto(traces)
                            : a.format == "chrome" ? trace::to_chrome(traces)
                            : a.format == "svg"    ? trace::to_svg(traces.front())
@@ -79,7 +81,8 @@ Command add_trace_show_command(CLI::App& trace) {
                   "text; perfetto and chrome for their viewers; svg; html is one file that needs no network; csv")
       ->check(CLI::IsMember({"text", "perfetto", "chrome", "svg", "html", "csv"}))
       ->capture_default_str();
-  app->add_option("--width", a.width, "Columns of the text (default: the terminal's, else 100)")->check(CLI::Range(40U, 1000U));
+  app->add_option("--width", a.width, "Columns of the text (default: the terminal's, else 100)")
+      ->check(CLI::Range(40U, 1000U));
   app->add_option("--lanes", a.lanes, "Lanes that the text shows")->capture_default_str();
   app->add_option("-o,--output", a.output, "File, - for stdout");
   app->footer(

@@ -50,7 +50,8 @@ int run_simulate(const SimulateArgs& a) {
   }
   if (a.common.quiet) return 0;
   std::cout << fmt::format("{}: {}\n", a.plan.target, trace_summary_line(t));
-  std::cout << fmt::format("{:.1f} MB, which the target reads in {:.1f} us\n", static_cast<double>(bytes) / 1e6, least_us);
+  std::cout << fmt::format("{:.1f} MB, which the target reads in {:.1f} us\n", static_cast<double>(bytes) / 1e6,
+                           least_us);
   return 0;
 }
 
@@ -66,7 +67,9 @@ Command add_trace_simulate_command(CLI::App& trace) {
   add_plan_options(*app, a.plan, "h200");
   app->add_option("--layers", a.num_layers, "Consecutive layers")->check(CLI::Range(1, 1000))->capture_default_str();
   app->add_option("-o,--output", a.output, "Write the simulated run as a trace file");
-  app->footer("Example:\n  megartp trace simulate glm52-attention-pre --target b300 -o b300.trace && megartp trace show b300.trace");
+  app->footer(
+      "Example:\n  megartp trace simulate glm52-attention-pre --target b300 -o b300.trace && megartp trace show "
+      "b300.trace");
   return {app, [args] { return run_simulate(*args); }};
 }
 

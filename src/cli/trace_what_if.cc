@@ -42,7 +42,7 @@ int run_what_if(const WhatIfArgs& a) {
   const bool is_off = a.max_error > 0 && std::abs(error) * 100 > a.max_error;
   const double gain = static_cast<double>(r.measured_ns) / r.predicted_ns;
   if (a.common.json) {
-    Json j{{"measured_ns", r.measured_ns},   {"replay_ns", r.replay_ns}, {"replay_error", r.replay_error()},
+    Json j{{"measured_ns", r.measured_ns},      {"replay_ns", r.replay_ns},       {"replay_error", r.replay_error()},
            {"changed_replay_ns", r.changed_ns}, {"predicted_ns", r.predicted_ns}, {"speedup", gain}};
     if (!a.against.empty()) j["against"] = {{"measured_ns", measured_ns}, {"error", error}};
     print_json(kName, std::move(j));
@@ -52,7 +52,8 @@ int run_what_if(const WhatIfArgs& a) {
                              100 * r.replay_error());
     std::cout << fmt::format("predicted   {:>12.1f} us  {:.3f} times as fast\n", r.predicted_ns / 1e3, gain);
     if (!a.against.empty())
-      std::cout << fmt::format("changed run {:>12.1f} us  the prediction is {:+.1f} % off\n", measured_ns / 1e3, 100 * error);
+      std::cout << fmt::format("changed run {:>12.1f} us  the prediction is {:+.1f} % off\n", measured_ns / 1e3,
+                               100 * error);
   }
   return is_off ? exit_code(ErrorCode::kMismatch) : 0;
 }
@@ -70,7 +71,8 @@ Command add_trace_what_if_command(CLI::App& trace) {
   app->add_option("--packer", a.packer, "The tasks packed anew by this packer")
       ->check(CLI::IsMember({"round-robin", "critical-path"}));
   app->add_option("--workers", a.workers, "The tasks packed anew for so many workers")->check(CLI::Range(1U, 65536U));
-  CLI::Option* against = app->add_option("--against", a.against, "Trace of a run with that change: prints the prediction's error");
+  CLI::Option* against =
+      app->add_option("--against", a.against, "Trace of a run with that change: prints the prediction's error");
   app->add_option("--max-error", a.max_error, "Exit code 1 when the error is larger, percent")->needs(against);
   app->footer(
       "Examples:\n"

@@ -53,7 +53,8 @@ class Simulator {
     if (num_done_ != p_.queue.size())
       return make_error(ErrorCode::kDeadlock, fmt::format("simulation: {} of {} tasks wait for signals that never come",
                                                           p_.queue.size() - num_done_, p_.queue.size()));
-    if (now_ > kMaxTimeNs) return make_error(ErrorCode::kInvalidArgument, "simulation: it takes more than a hundred years");
+    if (now_ > kMaxTimeNs)
+      return make_error(ErrorCode::kInvalidArgument, "simulation: it takes more than a hundred years");
     return SimResult{now_ns(), std::move(times_), std::move(parts_)};
   }
 
@@ -114,8 +115,7 @@ class Simulator {
   bool step() {
     while (!reads_.empty() && workers_[reads_.top().worker].read_order != reads_.top().order) reads_.pop();
     const double inf = std::numeric_limits<double>::infinity();
-    const double read_time =
-        reads_.empty() ? inf : now_ + std::max(0.0, reads_.top().target - level_) / rate();
+    const double read_time = reads_.empty() ? inf : now_ + std::max(0.0, reads_.top().target - level_) / rate();
     const double event_time = events_.empty() ? inf : events_.top().time;
     if (read_time == inf && event_time == inf) return false;
     if (read_time < event_time) {
@@ -288,8 +288,9 @@ Status check_program(const SimProgram& p) {
   std::vector<bool> seen(p.tasks.size());
   for (const uint32_t t : p.queue) {
     if (t >= p.tasks.size() || seen[t])
-      return make_error(ErrorCode::kInvalidArgument,
-                        fmt::format("simulation: task {} of {} is not there, or stands in two places", t, p.tasks.size()));
+      return make_error(
+          ErrorCode::kInvalidArgument,
+          fmt::format("simulation: task {} of {} is not there, or stands in two places", t, p.tasks.size()));
     seen[t] = true;
   }
   if (p.queue_offsets.size() < 2)

@@ -24,7 +24,7 @@ struct TargetDesc {
   double signal_us = 0;         // each further signal of a task
   double contended_add_us = 0;  // each add to a counter that others add to as well
   // For the simulator (plan/simulate.h); packers do not look at them yet.
-  double worker_gb_per_s = 0;  // what one worker alone can read; 0: its even share of the chip's
+  double worker_gb_per_s = 0;   // what one worker alone can read; 0: its even share of the chip's
   uint32_t prefetch_bytes = 0;  // weights that a worker holds of tasks whose inputs are not there yet
   double launch_us = 0;         // from the start of a run to the first instruction
 };

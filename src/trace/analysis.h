@@ -2,8 +2,8 @@
 // and why, which ops ran at the same time.
 //
 // Called by the exporters and the command-line tool. Invariants: the links of the critical path follow one another
-// without a gap from 0 to span_ns; no slack is negative, and tasks on the critical path have none; busy and idle time add
-// up to span_ns x units.
+// without a gap from 0 to span_ns; no slack is negative, and tasks on the critical path have none; busy and idle time
+// add up to span_ns x units.
 #pragma once
 
 #include <cstdint>

@@ -18,11 +18,16 @@ bool is_text(std::string_view text) {
   for (size_t i = 0; i < text.size();) {
     const auto c = static_cast<unsigned char>(text[i]);
     size_t more = 0;
-    if (c >= 0x20 && c < 0x7f) more = 0;
-    else if (c >= 0xc2 && c <= 0xdf) more = 1;
-    else if (c >= 0xe0 && c <= 0xef) more = 2;
-    else if (c >= 0xf0 && c <= 0xf4) more = 3;
-    else return false;
+    if (c >= 0x20 && c < 0x7f)
+      more = 0;
+    else if (c >= 0xc2 && c <= 0xdf)
+      more = 1;
+    else if (c >= 0xe0 && c <= 0xef)
+      more = 2;
+    else if (c >= 0xf0 && c <= 0xf4)
+      more = 3;
+    else
+      return false;
     if (more > text.size() - i - 1) return false;
     for (size_t k = 1; k <= more; ++k)
       if ((static_cast<unsigned char>(text[i + k]) & 0xc0U) != 0x80) return false;
@@ -41,17 +46,19 @@ Status check_names(const Trace& t) {
   for (const std::string* s :
        {&m.name, &m.backend, &m.graph, &m.machine, &m.target, &m.packer, &m.schedule, &m.clock_domain})
     if (!is_text(*s)) return bad_trace("a name of the run is not plain text");
-  if (!(m.clock_resolution_ns >= 0 && m.clock_resolution_ns < 1e18) || !(m.read_gb_per_s >= 0 && m.read_gb_per_s < 1e18) ||
-      !(m.gflops >= 0 && m.gflops < 1e18))
+  if (!(m.clock_resolution_ns >= 0 && m.clock_resolution_ns < 1e18) ||
+      !(m.read_gb_per_s >= 0 && m.read_gb_per_s < 1e18) || !(m.gflops >= 0 && m.gflops < 1e18))
     return bad_trace("clock resolution or rates are no possible numbers");
   const auto names_ok = [](const auto& list, auto name) {
     return std::ranges::all_of(list, [&](const auto& item) { return is_text(name(item)); });
   };
   if (!names_ok(m.shapes, [](const auto& s) { return s.first; })) return bad_trace("a shape's name is not plain text");
   if (!names_ok(t.lanes, [](const Lane& l) { return l.name; })) return bad_trace("a lane's name is not plain text");
-  if (!names_ok(t.ops, [](const TraceOp& o) { return o.name + o.kind; })) return bad_trace("an op's name is not plain text");
+  if (!names_ok(t.ops, [](const TraceOp& o) { return o.name + o.kind; }))
+    return bad_trace("an op's name is not plain text");
   if (!names_ok(t.texts, [](const std::string& s) { return s; })) return bad_trace("a tile's text is not plain text");
-  if (!names_ok(t.events, [](const TraceEvent& e) { return e.name; })) return bad_trace("an event's name is not plain text");
+  if (!names_ok(t.events, [](const TraceEvent& e) { return e.name; }))
+    return bad_trace("an event's name is not plain text");
   if (!names_ok(t.kernel_edges, [](const KernelEdge& e) { return e.level; }))
     return bad_trace("an edge's level is not plain text");
   return {};

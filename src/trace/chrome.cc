@@ -33,8 +33,8 @@ class ChromeWriter {
   static std::string us(uint64_t ns) { return fmt::format("{}.{:03}", ns / 1000, ns % 1000); }
   void span(uint32_t pid, uint32_t tid, std::string_view category, std::string_view text, uint64_t begin_ns,
             uint64_t end_ns, std::string_view args) {
-    item(R"({{"ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "cat": "{}", "name": {}, "args": {{{}}}}})", pid, tid,
-         us(begin_ns), us(end_ns - begin_ns), category, json_string(text), args);
+    item(R"({{"ph": "X", "pid": {}, "tid": {}, "ts": {}, "dur": {}, "cat": "{}", "name": {}, "args": {{{}}}}})", pid,
+         tid, us(begin_ns), us(end_ns - begin_ns), category, json_string(text), args);
   }
 
   void add_trace(const AnalysedTrace& t, uint32_t pid) {
@@ -55,8 +55,8 @@ class ChromeWriter {
         }
         if (s.wait_begin_ns < s.begin_ns) {
           const uint32_t e = deps.binding(s.item).event;
-          span(pid, tid, "wait", e == kNoTraceEvent ? "wait" : "wait " + trace.events[e].name, s.wait_begin_ns, s.begin_ns,
-               "");
+          span(pid, tid, "wait", e == kNoTraceEvent ? "wait" : "wait " + trace.events[e].name, s.wait_begin_ns,
+               s.begin_ns, "");
         }
         const TraceTask& task = trace.tasks[s.item];
         span(pid, tid, "task", trace.ops[task.op].name, s.begin_ns, s.end_ns,

@@ -93,7 +93,8 @@ class PathWalker {
     if (deps_.waited_for_event(t)) {
       // A kernel that was not there before its producer ended was launched after it.
       const bool launched = !trace_.kernel_edges.empty() && task.visible_ns >= binding.done_ns;
-      link(t, launched ? LinkKind::kLaunch : LinkKind::kWait, binding.done_ns, launched ? kNoTraceEvent : binding.event);
+      link(t, launched ? LinkKind::kLaunch : LinkKind::kWait, binding.done_ns,
+           launched ? kNoTraceEvent : binding.event);
       return binding.task;
     }
     const uint32_t before = deps_.before_on_lane(t);

@@ -1,7 +1,7 @@
 // Traces in the formats of other programs, and for people.
 //
-// Called by `megartp trace show`. All take traces that check_trace() accepts, and what analyse() said of them. Invariant
-// of perfetto, chrome and svg: spans of one track never overlap in part; lay_out() sees to that.
+// Called by `megartp trace show`. All take traces that check_trace() accepts, and what analyse() said of them.
+// Invariant of perfetto, chrome and svg: spans of one track never overlap in part; lay_out() sees to that.
 #pragma once
 
 #include <span>

@@ -124,7 +124,8 @@ TEST(Svg, IsAPictureOfEveryLane) {
   const std::string svg = to_svg(analysed(testing::two_lanes()));
   EXPECT_TRUE(svg.starts_with("<svg "));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
-  for (const char* text : {"worker 0", "worker 1", "critical path", "B0.gemm", "prefers-color-scheme", "B0.gemm m 0..16, n 0..128"})
+  for (const char* text :
+       {"worker 0", "worker 1", "critical path", "B0.gemm", "prefers-color-scheme", "B0.gemm m 0..16, n 0..128"})
     EXPECT_THAT(svg, HasSubstr(text));
   // Large traces stay small: what is thinner than a pixel is drawn together.
   EXPECT_LT(to_svg(analysed(testing::random_trace(5, 20000))).size(), size_t{1} << 20);

@@ -1,7 +1,7 @@
 // Records of single CTAs -> Trace, for the backends that run kernels in a CUDA graph.
 //
-// A lane is an SM; where CTAs share an SM, it has as many lanes as it held at once. An op is a kernel, a task a CTA. The
-// event "A0 done" is the completion of a kernel: its CTAs signal it, those of the kernels behind it wait.
+// A lane is an SM; where CTAs share an SM, it has as many lanes as it held at once. An op is a kernel, a task a CTA.
+// The event "A0 done" is the completion of a kernel: its CTAs signal it, those of the kernels behind it wait.
 #pragma once
 
 #include <span>

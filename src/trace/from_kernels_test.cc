@@ -60,7 +60,8 @@ TEST(TraceOfLaunch, HasALaneForEveryCtaThatAnSmHeldAtOnce) {
     }
   uint64_t bytes = 0;
   for (const TraceTask& task : trace->tasks) bytes += task.weight_bytes + task.other_bytes;
-  EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(plan.num_bytes()), 0.001 * static_cast<double>(plan.num_bytes()));
+  EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(plan.num_bytes()),
+              0.001 * static_cast<double>(plan.num_bytes()));
 }
 
 TEST(TraceOfLaunch, TheCriticalPathGoesThroughTheKernels) {

@@ -26,7 +26,8 @@ class PlanTraceMaker {
       : plan_(plan), costs_(costs), raw_(raw), clock_(raw) {}
 
   Result<Trace> make(TraceMeta meta) {
-    if (!clock_.is_valid()) return bad_record("the run is from {} to {} ticks of {} ns", raw_.begin, raw_.end, raw_.ns_per_tick);
+    if (!clock_.is_valid())
+      return bad_record("the run is from {} to {} ticks of {} ns", raw_.begin, raw_.end, raw_.ns_per_tick);
     trace_.meta = std::move(meta);
     fill_meta();
     for (uint32_t w = 0; w < plan_.num_workers; ++w) trace_.lanes.push_back({fmt::format("worker {}", w), w});
@@ -51,7 +52,8 @@ class PlanTraceMaker {
     m.clock_resolution_ns = raw_.resolution_ns;
     m.begin_ns = clock_.begin_ns();
     m.span_ns = clock_.span_ns();
-    m.num_lost = std::max<uint64_t>(raw_.num_lost, plan_.num_tasks - std::min<uint64_t>(plan_.num_tasks, raw_.tasks.size()));
+    m.num_lost =
+        std::max<uint64_t>(raw_.num_lost, plan_.num_tasks - std::min<uint64_t>(plan_.num_tasks, raw_.tasks.size()));
     if (const auto target = find_target(plan_.target)) {
       m.read_gb_per_s = target->read_gb_per_s;
       m.gflops = target->gflops;
@@ -84,8 +86,8 @@ class PlanTraceMaker {
       task.sent = (r->flags & abi::kTraceSent) != 0;
       const auto visible = clock_.ns(r->visible), ready = clock_.ns(r->ready), done = clock_.ns(r->done);
       if (!visible || !ready || !done || r->visible > r->ready || r->ready > r->done)
-        return bad_record("task {}: visible {}, ready {}, done {} in a run from {} to {}", r->task_id, r->visible, r->ready,
-                          r->done, raw_.begin, raw_.end);
+        return bad_record("task {}: visible {}, ready {}, done {} in a run from {} to {}", r->task_id, r->visible,
+                          r->ready, r->done, raw_.begin, raw_.end);
       task.visible_ns = *visible;
       task.ready_ns = *ready;
       task.done_ns = *done;
@@ -172,7 +174,8 @@ class PlanTraceMaker {
 
 }  // namespace
 
-Result<Trace> trace_of_plan(const KernelPlan& plan, std::span<const TaskCost> costs, const RawTrace& raw, TraceMeta meta) {
+Result<Trace> trace_of_plan(const KernelPlan& plan, std::span<const TaskCost> costs, const RawTrace& raw,
+                            TraceMeta meta) {
   return PlanTraceMaker(plan, costs, raw).make(std::move(meta));
 }
 
@@ -191,7 +194,8 @@ Result<Trace> trace_of_simulation(const KernelPlan& plan, std::span<const TaskCo
   for (const abi::TraceRecord& r : raw.tasks) place[r.task_id] = {r.worker, r.slot};
   for (const SimPart& part : result.parts)
     raw.roles.push_back({place[part.task].first, place[part.task].second,
-                         part.is_read ? abi::kTraceRoleWeights : abi::kTraceRoleCompute, 0, part.begin_ns, part.end_ns});
+                         part.is_read ? abi::kTraceRoleWeights : abi::kTraceRoleCompute, 0, part.begin_ns,
+                         part.end_ns});
   TraceMeta meta;
   meta.name = fmt::format("{}, simulated", plan.target);
   meta.backend = "simulated";

@@ -156,8 +156,7 @@ TEST_P(RecordedChain, EveryTaskInTheMeasuredTime) {
     // Nothing that a task waited for was done after the task was ready.
     for (const TraceEvent& e : trace->events)
       for (const EventWait& w : e.waits)
-        for (const EventSignal& s : e.signals)
-          EXPECT_LE(trace->tasks[s.task].done_ns, trace->tasks[w.task].ready_ns);
+        for (const EventSignal& s : e.signals) EXPECT_LE(trace->tasks[s.task].done_ns, trace->tasks[w.task].ready_ns);
     // What run() measured is what the links of the critical path add up to.
     EXPECT_NEAR(static_cast<double>(analyse(*trace).critical_ns()), stats->wall_ns, 0.02 * stats->wall_ns);
   }

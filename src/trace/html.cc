@@ -41,7 +41,8 @@ std::string trace_json(const AnalysedTrace& t) {
     fmt::format_to(to, "{}{}:{}", i == 0 ? "" : ",", json_string(m.shapes[i].first), m.shapes[i].second);
   fmt::format_to(to, R"(}},"clock":{{"domain":{},"resolution_ns":{}}},"span_ns":{},"lost":{},)",
                  json_string(m.clock_domain), m.clock_resolution_ns, m.span_ns, m.num_lost);
-  fmt::format_to(to, R"("lanes":{},"ops":{},)", json_list(trace.lanes, [](const Lane& l) { return json_string(l.name); }),
+  fmt::format_to(to, R"("lanes":{},"ops":{},)",
+                 json_list(trace.lanes, [](const Lane& l) { return json_string(l.name); }),
                  json_list(trace.ops, [](const TraceOp& op) {
                    return fmt::format(R"({{"name":{},"kind":{}}})", json_string(op.name), json_string(op.kind));
                  }));
@@ -55,7 +56,8 @@ std::string trace_json(const AnalysedTrace& t) {
   column("visible", [](const TraceTask& task) { return std::to_string(task.visible_ns); });
   column("ready", [](const TraceTask& task) { return std::to_string(task.ready_ns); });
   column("done", [](const TraceTask& task) { return std::to_string(task.done_ns); });
-  fmt::format_to(to, R"("slack":{}}},)", json_list(t.analysis.slack_ns, [](uint64_t ns) { return std::to_string(ns); }));
+  fmt::format_to(to, R"("slack":{}}},)",
+                 json_list(t.analysis.slack_ns, [](uint64_t ns) { return std::to_string(ns); }));
   fmt::format_to(to, R"("events":{},)", events_json(trace));
   fmt::format_to(to, R"("critical":{},)", json_list(t.analysis.critical, [](const CriticalLink& link) {
                    const std::string event = link.kind == LinkKind::kWait ? std::to_string(link.event) : "-1";

@@ -7,8 +7,8 @@
 namespace megartp::trace {
 namespace {
 
-// Nodes: tasks, then events. Successors of a task: the next on its lane and the events that it signals; of an event: its
-// waiters.
+// Nodes: tasks, then events. Successors of a task: the next on its lane and the events that it signals; of an event:
+// its waiters.
 class SlackSolver {
  public:
   SlackSolver(const Trace& trace, const Dependencies& deps)
@@ -27,8 +27,7 @@ class SlackSolver {
         relax_task(*node);
     }
     std::vector<uint64_t> slack(num_tasks_);
-    for (uint32_t t = 0; t < num_tasks_; ++t)
-      slack[t] = late_[t] - std::min(late_[t], trace_.tasks[t].done_ns);
+    for (uint32_t t = 0; t < num_tasks_; ++t) slack[t] = late_[t] - std::min(late_[t], trace_.tasks[t].done_ns);
     return slack;
   }
 

@@ -20,11 +20,16 @@ constexpr std::string_view kLinkColors[] = {"#4477aa", "#228833", "#ee6677", "#c
 std::string xml_text(std::string_view text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -58,14 +63,15 @@ class SvgWriter {
   double x_of(uint64_t ns) const { return kLabelWidth + static_cast<double>(ns) * scale_; }
 
   void text(double x, double y, std::string_view anchor, std::string_view content) {
-    fmt::format_to(std::back_inserter(body_), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y, anchor,
-                   xml_text(content));
+    fmt::format_to(std::back_inserter(body_), "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n", x, y,
+                   anchor, xml_text(content));
   }
   void rect(uint64_t begin, uint64_t end, double y, double height, std::string_view fill, std::string_view title) {
     const double width = std::max(0.2, static_cast<double>(end - begin) * scale_);
-    fmt::format_to(std::back_inserter(body_),
-                   "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
-                   x_of(begin), y, width, height, fill, xml_text(title));
+    fmt::format_to(
+        std::back_inserter(body_),
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
+        x_of(begin), y, width, height, fill, xml_text(title));
   }
 
   // Neighbours of one op that a quarter of a pixel parts are drawn as one: large traces stay small pictures.
@@ -83,8 +89,9 @@ class SvgWriter {
         ++next;
       }
       const std::string& op = trace_.ops[task.op].name;
-      rect(span.begin_ns, end, y, height, kSvgColors[task.op % std::size(kSvgColors)],
-           next > i + 1 ? fmt::format("{}, {} tasks", op, next - i) : fmt::format("{} {}", op, trace_.texts[task.tile]));
+      rect(
+          span.begin_ns, end, y, height, kSvgColors[task.op % std::size(kSvgColors)],
+          next > i + 1 ? fmt::format("{}, {} tasks", op, next - i) : fmt::format("{} {}", op, trace_.texts[task.tile]));
       i = next;
     }
   }
@@ -110,13 +117,16 @@ class SvgWriter {
   std::string head(double height) const {
     const double width = kLabelWidth + kChartWidth + 20;
     std::string out = fmt::format(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" "
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+        "height=\"{1:.0f}\" "
         "role=\"img\">\n<title>{2}</title>\n"
         "<style>svg {{ background: #fff }} text {{ font: 11px sans-serif; fill: #222 }} .axis {{ stroke: #bbb }}\n"
-        "@media (prefers-color-scheme: dark) {{ svg {{ background: #16181d }} text {{ fill: #ddd }} .axis {{ stroke: #555 "
+        "@media (prefers-color-scheme: dark) {{ svg {{ background: #16181d }} text {{ fill: #ddd }} .axis {{ stroke: "
+        "#555 "
         "}} }}</style>\n",
-        width, height, xml_text(fmt::format("{}: {}, {:.1f} us", trace_.meta.name, trace_.meta.graph,
-                                            static_cast<double>(trace_.meta.span_ns) / 1e3)));
+        width, height,
+        xml_text(fmt::format("{}: {}, {:.1f} us", trace_.meta.name, trace_.meta.graph,
+                             static_cast<double>(trace_.meta.span_ns) / 1e3)));
     for (int i = 0; i <= 10; ++i) {
       const double x = kLabelWidth + kChartWidth * i / 10;
       fmt::format_to(std::back_inserter(out),

@@ -130,8 +130,10 @@ class TextWriter {
         marks[c] = link_mark(link);
       });
     for (size_t c = 0; c < columns_; ++c)
-      if (std::isalpha(static_cast<unsigned char>(marks[c])) != 0) cell(marks[c], op_of[c]);
-      else out_ += marks[c];
+      if (std::isalpha(static_cast<unsigned char>(marks[c])) != 0)
+        cell(marks[c], op_of[c]);
+      else
+        out_ += marks[c];
     out_ += "|\n\n";
   }
   char link_mark(const CriticalLink& link) const {
@@ -144,8 +146,8 @@ class TextWriter {
   }
 
   void op_table() {
-    line("   {:<20} {:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}", "op", "tasks", "busy us", "first us", "last us",
-         "running us", "alone us", "on path us", "min slack us");
+    line("   {:<20} {:>6} {:>11} {:>11} {:>11} {:>11} {:>11} {:>11} {:>12}", "op", "tasks", "busy us", "first us",
+         "last us", "running us", "alone us", "on path us", "min slack us");
     std::vector<uint64_t> least(trace_.ops.size(), ~uint64_t{0});
     for (size_t t = 0; t < trace_.tasks.size(); ++t)
       least[trace_.tasks[t].op] = std::min(least[trace_.tasks[t].op], t_.analysis.slack_ns[t]);
@@ -153,8 +155,8 @@ class TextWriter {
       const OpTime& time = t_.analysis.ops[op];
       cell(letter_of_[op], op);
       line("  {:<20} {:>6} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f}", trace_.ops[op].name,
-           time.num_tasks, us(time.busy_ns), us(time.first_ns), us(time.last_ns), us(time.running_ns), us(time.alone_ns),
-           us(time.critical_ns), us(least[op]));
+           time.num_tasks, us(time.busy_ns), us(time.first_ns), us(time.last_ns), us(time.running_ns),
+           us(time.alone_ns), us(time.critical_ns), us(least[op]));
     }
     out_ += '\n';
   }
@@ -175,7 +177,8 @@ class TextWriter {
   void idle_lines() {
     const Analysis& a = t_.analysis;
     const uint64_t all = trace_.meta.span_ns * a.num_units;
-    line("time of {} {}: busy {:.1f} %", a.num_units, trace_.kernel_edges.empty() ? "workers" : "SMs", percent(a.busy_ns, all));
+    line("time of {} {}: busy {:.1f} %", a.num_units, trace_.kernel_edges.empty() ? "workers" : "SMs",
+         percent(a.busy_ns, all));
     for (uint32_t r = 0; r < kIdleReasons; ++r)
       if (a.idle_ns[r] != 0)
         line("  {:<24} {:>11.1f} us {:>6.1f} %", to_string(static_cast<IdleReason>(r)), us(a.idle_ns[r]),
@@ -208,6 +211,8 @@ class TextWriter {
 
 }  // namespace
 
-std::string to_text(const AnalysedTrace& trace, const TextOptions& options) { return TextWriter(trace, options).write(); }
+std::string to_text(const AnalysedTrace& trace, const TextOptions& options) {
+  return TextWriter(trace, options).write();
+}
 
 }  // namespace megartp::trace

@@ -7,8 +7,9 @@
 //   lane 0  |--visible....ready########done|   |--...####|
 //   lane 1  |..######|    task = op + tile, at a position of its lane
 //
-// Times are whole nanoseconds from the begin of the run. Invariants, which check_trace() states in full and every reader
-// and maker keeps: visible <= ready <= done <= span_ns; tasks are sorted by (lane, position); every index is in range.
+// Times are whole nanoseconds from the begin of the run. Invariants, which check_trace() states in full and every
+// reader and maker keeps: visible <= ready <= done <= span_ns; tasks are sorted by (lane, position); every index is in
+// range.
 #pragma once
 
 #include <cstdint>
@@ -110,7 +111,7 @@ Status check_trace(const Trace& trace);
 // File: "MRTPTRAC", version, size, XXH3-128 of the rest, a JSON header, then numbers of variable length.
 // docs/trace.md has the layout.
 std::string serialize_trace(const Trace& trace);
-Result<Trace> parse_trace(std::string_view bytes);  // never trusts a byte; ends with check_trace
+Result<Trace> parse_trace(std::string_view bytes);               // never trusts a byte; ends with check_trace
 Status save_trace(const Trace& trace, const std::string& path);  // temporary file, fsync, rename
 Result<Trace> load_trace(const std::string& path);
 // Sets size and checksum, for tests and fuzzers that change a file.

@@ -20,7 +20,8 @@ Trace rich_trace() {
   t.tasks[1].join_group = t.tasks[3].join_group = 1;
   t.tasks[1].sent = false;
   t.tasks[0].weight_bytes = uint64_t{1} << 40;
-  t.roles = {{0, abi::kTraceRoleWeights, 0, 30}, {0, abi::kTraceRoleCompute, 20, 90}, {3, abi::kTraceRoleStore, 280, 290}};
+  t.roles = {
+      {0, abi::kTraceRoleWeights, 0, 30}, {0, abi::kTraceRoleCompute, 20, 90}, {3, abi::kTraceRoleStore, 280, 290}};
   t.kernel_edges = {{0, 1, "prefetch"}};
   return t;
 }

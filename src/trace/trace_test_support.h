@@ -31,10 +31,11 @@ inline Trace two_lanes() {
   t.lanes = {{"worker 0", 0}, {"worker 1", 1}};
   t.ops = {{"A0", "add"}, {"B0.gemm", "gemm"}};
   t.texts = {"m 0..16", "m 0..16, n 0..128"};
-  t.tasks = {{.id = 0, .lane = 0, .position = 0, .op = 0, .tile = 0, .visible_ns = 5, .ready_ns = 10, .done_ns = 100},
-             {.id = 2, .lane = 0, .position = 1, .op = 1, .tile = 1, .visible_ns = 104, .ready_ns = 105, .done_ns = 200},
-             {.id = 1, .lane = 1, .position = 0, .op = 0, .tile = 0, .visible_ns = 15, .ready_ns = 20, .done_ns = 50},
-             {.id = 3, .lane = 1, .position = 2, .op = 1, .tile = 1, .visible_ns = 55, .ready_ns = 110, .done_ns = 290}};
+  t.tasks = {
+      {.id = 0, .lane = 0, .position = 0, .op = 0, .tile = 0, .visible_ns = 5, .ready_ns = 10, .done_ns = 100},
+      {.id = 2, .lane = 0, .position = 1, .op = 1, .tile = 1, .visible_ns = 104, .ready_ns = 105, .done_ns = 200},
+      {.id = 1, .lane = 1, .position = 0, .op = 0, .tile = 0, .visible_ns = 15, .ready_ns = 20, .done_ns = 50},
+      {.id = 3, .lane = 1, .position = 2, .op = 1, .tile = 1, .visible_ns = 55, .ready_ns = 110, .done_ns = 290}};
   t.events = {{"e0 A0", {{0, 1}}, {{3, 1}}}, {"e1 A0", {{2, 2}}, {}}};
   return t;
 }

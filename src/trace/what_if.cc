@@ -183,7 +183,8 @@ Result<WhatIfResult> what_if(const Trace& trace, const WhatIf& change) {
   const uint64_t tail = trace.meta.span_ns - last_done(trace);
   WhatIfResult result;
   result.measured_ns = trace.meta.span_ns;
-  result.replay_ns = MEGARTP_TRY(simulate(program, costs)).span_ns + tail;
+  result.replay_ns = MEGARTP_TRY(simulate(program, costs))
+  .span_ns + tail;
   for (const auto& [name, factor] : change.faster) {
     const std::vector<bool> ops = MEGARTP_TRY(find_ops(trace, name));
     for (size_t t = 0; t < program.tasks.size(); ++t)
@@ -192,7 +193,8 @@ Result<WhatIfResult> what_if(const Trace& trace, const WhatIf& change) {
   if (change.packer || change.num_workers != 0) MEGARTP_TRY(pack_anew(trace, change, program));
   for (const auto& [producer, consumer] : change.free_edges)
     free_edge(trace, MEGARTP_TRY(find_ops(trace, producer)), MEGARTP_TRY(find_ops(trace, consumer)), program);
-  result.changed_ns = MEGARTP_TRY(simulate(program, costs)).span_ns + tail;
+  result.changed_ns = MEGARTP_TRY(simulate(program, costs))
+  .span_ns + tail;
   result.predicted_ns = static_cast<double>(result.measured_ns) * static_cast<double>(result.changed_ns) /
                         static_cast<double>(std::max<uint64_t>(1, result.replay_ns));
   return result;

@@ -17,10 +17,11 @@
 namespace megartp::trace {
 
 struct WhatIf {
-  std::vector<std::pair<std::string, double>> faster;           // op, factor > 0: its tiles take 1 / factor
-  std::vector<std::pair<std::string, std::string>> free_edges;  // producer, consumer: its tasks do not wait for the other's
-  std::optional<Packer> packer;                                 // the tasks packed anew
-  uint32_t num_workers = 0;                                     // 0: as they were; else packed anew
+  std::vector<std::pair<std::string, double>> faster;  // op, factor > 0: its tiles take 1 / factor
+  std::vector<std::pair<std::string, std::string>>
+      free_edges;                // producer, consumer: its tasks do not wait for the other's
+  std::optional<Packer> packer;  // the tasks packed anew
+  uint32_t num_workers = 0;      // 0: as they were; else packed anew
 };
 // "B0=2", "A0->B0". An op is a stage, or the op that several stages ("B0.gemm", "B0.finalize") belong to.
 Result<std::pair<std::string, double>> parse_faster(std::string_view text);

@@ -95,7 +95,8 @@ std::vector<uint32_t> PlanRuntime::unsent(uint32_t event) const {
   return tasks;
 }
 
-TileRun PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::byte> scratch, const Crossed* crossed) {
+TileRun PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::byte> scratch,
+                             const Crossed* crossed) {
   const bool joins = instruction.join_counter != abi::kNoJoin;
   bool last = !joins;
   const std::function<bool()> join = [&] {

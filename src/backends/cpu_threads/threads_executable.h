@@ -43,8 +43,8 @@ class ThreadsExecutable : public Executable {
   // Of worker w, which has had the instruction since visible_ns (0 unless is_recording()).
   void count(uint32_t w, uint32_t slot, const abi::Instruction& instruction, uint64_t visible_ns, const TileRun& run) {
     if (is_recording())
-      logs_[w].add({w, slot, instruction.task_id, run.sent ? abi::kTraceSent : 0, visible_ns, run.ready_ns, run.done_ns,
-                    0});
+      logs_[w].add(
+          {w, slot, instruction.task_id, run.sent ? abi::kTraceSent : 0, visible_ns, run.ready_ns, run.done_ns, 0});
     if (!runtime_.options().collect_stats) return;
     stats_[w].busy_ns[instruction.operand_row] += static_cast<double>(run.done_ns - run.ready_ns);
     ++stats_[w].tasks[instruction.operand_row];
