@@ -30,6 +30,7 @@ class UnitIdle {
   void add(std::vector<uint32_t> tasks) {
     std::ranges::stable_sort(tasks, {}, [this](uint32_t t) { return trace_.tasks[t].ready_ns; });
     cursor_ = 0;
+    has_started_ = false;
     for (const uint32_t t : tasks) {
       const TraceTask& task = trace_.tasks[t];
       if (task.ready_ns > cursor_) explain_gap(t);
@@ -51,10 +52,12 @@ class UnitIdle {
   // From cursor_ to the task's ready.
   void explain_gap(uint32_t t) {
     const TraceTask& task = trace_.tasks[t];
-    count(cursor_ == 0 ? IdleReason::kStart : IdleReason::kQueue, task.visible_ns);
+    const IdleReason no_wait = has_started_ ? IdleReason::kQueue : IdleReason::kStart;
+    has_started_ = true;
+    count(no_wait, task.visible_ns);
     const Binding& binding = deps_.binding(t);
     if (binding.task == kNoTraceTask) {
-      count(cursor_ == 0 ? IdleReason::kStart : IdleReason::kQueue, task.ready_ns);
+      count(no_wait, task.ready_ns);
       return;
     }
     const uint64_t met = std::min(binding.done_ns, task.ready_ns);
@@ -75,6 +78,7 @@ class UnitIdle {
   const Dependencies& deps_;
   Analysis& out_;
   uint64_t cursor_ = 0;
+  bool has_started_ = false;
 };
 
 }  // namespace

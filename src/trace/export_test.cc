@@ -136,7 +136,7 @@ TEST(Text, DrawsLanesAndSums) {
   options.width = 71;  // 60 columns of 5 ns
   const std::string text = to_text(analysed(testing::two_lanes()), options);
   EXPECT_THAT(text, HasSubstr("worker 0 | .AAAAAAAAAAAAAAAAAA BBBBBBBBBBBBBBBBBBB"));
-  EXPECT_THAT(text, HasSubstr("worker 1 |   .AAAAAA.............BBB"));
+  EXPECT_THAT(text, HasSubstr("worker 1 |   .AAAAAA ...........BBB"));
   EXPECT_THAT(text, HasSubstr("critical path: 5 links, 0.3 us of 0.3 measured (100.00 %)"));
   EXPECT_THAT(text, HasSubstr("no two ops ran at the same time"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b[")));

@@ -143,26 +143,4 @@ Result<Trace> trace_of_launch(const LaunchPlan& plan, const RawTrace& raw, Trace
   return trace;
 }
 
-Result<std::vector<abi::CtaTraceRecord>> ctas_of_frame_records(const LaunchPlan& plan,
-                                                               std::span<const FrameTraceRecord> records) {
-  const auto signature = [](const DeviceKernel& k) {
-    return uint64_t{k.grid[0]} * k.grid[1] * 100000 + uint64_t{k.block} * 10 + k.cluster;
-  };
-  std::map<uint64_t, std::vector<uint32_t>> kernels;
-  for (uint32_t k = 0; k < plan.kernels.size(); ++k) kernels[signature(plan.kernels[k].kernel)].push_back(k);
-  std::map<std::pair<uint32_t, uint32_t>, uint32_t> rows;  // how often a kernel had this blockIdx.x before
-  std::vector<abi::CtaTraceRecord> ctas;
-  for (const FrameTraceRecord& r : records) {
-    const auto found = kernels.find(r.signature);
-    if (found == kernels.end()) return bad_cta("no kernel has the signature {}", r.signature);
-    if (found->second.size() > 1)
-      return bad_cta("{} and {} have the same signature {}", plan.kernels[found->second[0]].name,
-                     plan.kernels[found->second[1]].name, r.signature);
-    const uint32_t kernel = found->second.front();
-    const uint32_t row = rows[{kernel, r.cta}]++;
-    ctas.push_back({kernel, r.cta + row * plan.kernels[kernel].kernel.grid[0], r.sm, 0, r.enter, r.inputs, r.done, 0});
-  }
-  return ctas;
-}
-
 }  // namespace megartp::trace

@@ -9,7 +9,6 @@
 namespace megartp::trace {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Attention-pre as a CUDA graph, with the real device families: nine kernels.
@@ -107,32 +106,6 @@ TEST(TraceOfLaunch, RefusesRecordsThatCannotBe) {
   EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].inputs = 0; }), HasSubstr("inputs 0"));
   EXPECT_THAT(error_of([](RawTrace& r) { r.ctas.clear(); }), HasSubstr("none"));
   EXPECT_EQ(error_of([](RawTrace& r) { r.ctas.resize(10); }), "accepted");  // the others are counted as lost
-}
-
-TEST(FrameRecords, TellKernelsBySignature) {
-  LaunchPlan plan;
-  for (const uint32_t ctas : {2U, 3U}) {
-    LaunchKernel k;
-    k.name = ctas == 2 ? "A" : "B";
-    k.kernel.grid = {ctas, 2, 1};
-    k.kernel.block = 128;
-    plan.kernels.push_back(k);
-  }
-  const auto record = [](uint32_t ctas, uint32_t x) {
-    return FrameTraceRecord{10, 20, 30, {}, ctas * 100000 + 128 * 10 + 1, x, 7, 0};
-  };
-  const std::vector<FrameTraceRecord> records{record(4, 1), record(6, 2), record(4, 1), record(6, 0)};
-  const auto ctas = ctas_of_frame_records(plan, records);
-  ASSERT_TRUE(ctas) << ctas.error().to_string();
-  std::vector<std::pair<uint32_t, uint32_t>> places;
-  for (const abi::CtaTraceRecord& r : *ctas) places.emplace_back(r.kernel, r.cta);
-  EXPECT_THAT(places, ElementsAre(std::pair(0U, 1U), std::pair(1U, 2U), std::pair(0U, 3U), std::pair(1U, 0U)));
-  EXPECT_EQ(ctas->front().inputs, 20U);
-  EXPECT_FALSE(ctas_of_frame_records(plan, std::vector{record(5, 0)}));
-  plan.kernels[1].kernel.grid = {4, 1, 1};
-  const auto ambiguous = ctas_of_frame_records(plan, records);
-  ASSERT_FALSE(ambiguous);
-  EXPECT_THAT(ambiguous.error().message, HasSubstr("A and B have the same signature"));
 }
 
 }  // namespace

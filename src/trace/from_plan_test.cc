@@ -57,7 +57,7 @@ TEST(TraceOfPlan, NamesWhatTheRecordsMean) {
   EXPECT_EQ(task.ready_ns, 26U);
   EXPECT_EQ(task.done_ns, 40U);
   EXPECT_EQ(trace->ops[task.op].name, plan->operand_rows[task.op].name);
-  EXPECT_THAT(trace->texts[task.tile], HasSubstr("m "));
+  EXPECT_THAT(trace->texts[task.tile], HasSubstr("row"));
   EXPECT_GT(task.other_bytes, 0U);
   ASSERT_EQ(trace->events.size(), plan->events.size());
   for (size_t e = 0; e < trace->events.size(); ++e) {

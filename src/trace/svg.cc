@@ -52,8 +52,7 @@ class SvgWriter {
     }
     y += 6;
     text(kLabelWidth - 6, y + 11, "end", "critical path");
-    for (const CriticalLink& link : t_.analysis.critical)
-      rect(link.begin_ns, link.end_ns, y, 14, kLinkColors[static_cast<size_t>(link.kind)], link_name(trace_, link));
+    add_path(y);
     y += 22;
     y = add_legend(y);
     return head(y + 10) + body_ + "</svg>\n";
@@ -74,24 +73,43 @@ class SvgWriter {
         x_of(begin), y, width, height, fill, xml_text(title));
   }
 
-  // Neighbours of one op that a quarter of a pixel parts are drawn as one: large traces stay small pictures.
+  // What is thinner than half a pixel is drawn with its neighbours, in the colour of what takes most of the time: large
+  // traces stay small pictures.
+  bool is_thin(uint64_t begin, uint64_t end) const { return static_cast<double>(end - begin) * scale_ < 0.5; }
+
   void add_track(const Track& track, double y, double height) {
-    const auto merge_ns = static_cast<uint64_t>(0.25 / scale_);
     for (size_t i = 0; i < track.spans.size();) {
-      const TrackSpan& span = track.spans[i];
-      const TraceTask& task = trace_.tasks[span.item];
-      uint64_t end = span.end_ns;
-      size_t next = i + 1;
-      while (next < track.spans.size() && trace_.tasks[track.spans[next].item].op == task.op &&
-             track.spans[next].begin_ns - end <= merge_ns &&
-             static_cast<double>(track.spans[next].end_ns - span.begin_ns) * scale_ < 2) {
+      const uint64_t begin = track.spans[i].begin_ns;
+      std::vector<uint64_t> time_of(trace_.ops.size());
+      uint64_t end = begin;
+      size_t next = i;
+      for (; next < track.spans.size() && (next == i || is_thin(begin, track.spans[next].end_ns)); ++next) {
         end = track.spans[next].end_ns;
-        ++next;
+        time_of[trace_.tasks[track.spans[next].item].op] += end - track.spans[next].begin_ns;
       }
-      const std::string& op = trace_.ops[task.op].name;
-      rect(
-          span.begin_ns, end, y, height, kSvgColors[task.op % std::size(kSvgColors)],
-          next > i + 1 ? fmt::format("{}, {} tasks", op, next - i) : fmt::format("{} {}", op, trace_.texts[task.tile]));
+      const TraceTask& first = trace_.tasks[track.spans[i].item];
+      const auto op =
+          next == i + 1 ? first.op : static_cast<size_t>(std::ranges::max_element(time_of) - time_of.begin());
+      rect(begin, end, y, height, kSvgColors[op % std::size(kSvgColors)],
+           next == i + 1 ? fmt::format("{} {}", trace_.ops[op].name, trace_.texts[first.tile])
+                         : fmt::format("{} tasks, most of {}", next - i, trace_.ops[op].name));
+      i = next;
+    }
+  }
+
+  void add_path(double y) {
+    const std::vector<CriticalLink>& links = t_.analysis.critical;
+    for (size_t i = 0; i < links.size();) {
+      uint64_t time_of[kLinkKinds] = {};
+      uint64_t end = links[i].begin_ns;
+      size_t next = i;
+      for (; next < links.size() && (next == i || is_thin(links[i].begin_ns, links[next].end_ns)); ++next) {
+        end = links[next].end_ns;
+        time_of[static_cast<size_t>(links[next].kind)] += end - links[next].begin_ns;
+      }
+      const auto kind = static_cast<size_t>(std::ranges::max_element(time_of) - std::begin(time_of));
+      rect(links[i].begin_ns, end, y, 14, kLinkColors[kind],
+           next == i + 1 ? link_name(trace_, links[i]) : fmt::format("{} links", next - i));
       i = next;
     }
   }
