@@ -29,6 +29,7 @@ struct RecordArgs {
   std::string output;
   uint64_t seed = 1;
   int64_t repeat = 5;
+  std::string pick = "median";
   uint32_t records = 0;  // a worker; 0: as many as there can be
   int64_t cost = 0;
 };
@@ -82,8 +83,8 @@ Result<std::unique_ptr<Recorder>> make_recorder(const RecordArgs& a) {
   return recorder;
 }
 
-// The run of median length, of `repeat` after one to warm up.
-Result<RawTrace> record_median(Recorder& recorder, int64_t repeat) {
+// The run of median length or the shortest, of `repeat` after one to warm up.
+Result<RawTrace> record_one(Recorder& recorder, int64_t repeat, bool shortest) {
   MEGARTP_TRY(recorder.record(true));
   MEGARTP_TRY(recorder.execution->run(true));
   std::vector<RawTrace> traces;
@@ -91,9 +92,9 @@ Result<RawTrace> record_median(Recorder& recorder, int64_t repeat) {
     MEGARTP_TRY(recorder.execution->run(false));
     traces.push_back(*recorder.execution->executable().raw_trace());
   }
-  const auto middle = traces.begin() + static_cast<std::ptrdiff_t>(traces.size() / 2);
-  std::ranges::nth_element(traces, middle, {}, [](const RawTrace& t) { return t.end - t.begin; });
-  return std::move(*middle);
+  const auto picked = traces.begin() + static_cast<std::ptrdiff_t>(shortest ? 0 : traces.size() / 2);
+  std::ranges::nth_element(traces, picked, {}, [](const RawTrace& t) { return t.end - t.begin; });
+  return std::move(*picked);
 }
 
 struct RecordingCost {
@@ -117,7 +118,7 @@ Result<RecordingCost> measure_cost(Recorder& recorder, int64_t pairs) {
 }
 
 Result<trace::AnalysedTrace> record(const RecordArgs& a, Recorder& recorder) {
-  const RawTrace raw = MEGARTP_TRY(record_median(recorder, a.repeat));
+  const RawTrace raw = MEGARTP_TRY(record_one(recorder, a.repeat, a.pick == "shortest"));
   trace::TraceMeta meta;
   meta.name = a.name.empty() ? a.backend : a.name;
   meta.backend = a.backend;
@@ -176,8 +177,11 @@ Command add_trace_record_command(CLI::App& trace) {
       ->capture_default_str();
   app->add_option("--name", a.name, "How reports call the trace (default: the backend)");
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
-  app->add_option("--repeat", a.repeat, "Runs, after one to warm up; the one of median length is saved")
+  app->add_option("--repeat", a.repeat, "Runs, after one to warm up")
       ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--pick", a.pick, "Which run is saved; the shortest is the one that other programs disturbed least")
+      ->check(CLI::IsMember({"median", "shortest"}))
       ->capture_default_str();
   app->add_option("--records", a.records, "Room of each worker, tasks (default: as many as there can be)")
       ->check(CLI::Range(1U, 1U << 24));

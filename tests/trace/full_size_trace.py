@@ -5,8 +5,8 @@ usage: full_size_trace.py MEGARTP CACHE_FOLDER
 
 Recording may cost 5 % (medians of runs with and without it, in turn; the best of three tries, since other programs of the machine
 cost more than that). The links must add up to the measured span within 2 %. The prediction for another packer and for another
-number of workers is compared with a measured run of it and printed; it fails only beyond 40 %, since nothing holds a shared machine
-still.
+number of workers is compared with a measured run of it, the shortest of several each, and its error is printed; a quarter is too much,
+three times in a row.
 """
 
 import json
@@ -15,7 +15,8 @@ import subprocess
 import sys
 import tempfile
 
-MAX_COST, MAX_SUM_ERROR, MAX_PREDICTION_ERROR = 0.05, 0.02, 0.40
+MAX_COST, MAX_SUM_ERROR, MAX_PREDICTION_ERROR = 0.05, 0.02, 0.25
+PICK = ["--repeat", "15", "--pick", "shortest"]
 
 
 def main():
@@ -45,14 +46,18 @@ def main():
         if abs(links / made["span_ns"] - 1) > MAX_SUM_ERROR:
             sys.exit("the links do not add up to the measured span")
         for change in (["--packer", "round-robin"], ["--workers", "1"]):
-            options = ["--workers", "2"] if change[0] != "--workers" else []
-            trace("record", "glm52-attention-pre", *options, *change, "-o", "b.trace")
-            result = trace("what-if", "a.trace", *change, "--against", "b.trace")
-            error = result["against"]["error"]
-            print(f"{' '.join(change)}: predicted {result['predicted_ns']:.0f} ns, measured "
-                  f"{result['against']['measured_ns']:.0f} ns, {100 * error:+.1f} % off")
-            if abs(error) > MAX_PREDICTION_ERROR:
-                sys.exit("the prediction is too far off")
+            for _ in range(3):
+                two = ["--workers", "2"]
+                trace("record", "glm52-attention-pre", *two, *PICK, "-o", "a.trace")
+                trace("record", "glm52-attention-pre", *([] if change[0] == "--workers" else two), *change, *PICK, "-o", "b.trace")
+                result = trace("what-if", "a.trace", *change, "--against", "b.trace")
+                error = result["against"]["error"]
+                print(f"{' '.join(change)}: measured {result['measured_ns'] / 1e6:.1f} ms, predicted {result['predicted_ns'] / 1e6:.1f} "
+                      f"ms, then measured {result['against']['measured_ns'] / 1e6:.1f} ms: {100 * error:+.1f} % off")
+                if abs(error) <= MAX_PREDICTION_ERROR:
+                    break
+            else:
+                sys.exit("the prediction is too far off three times")
 
 
 if __name__ == "__main__":
