@@ -376,8 +376,6 @@ class App {
     for (const name of kColourNames) {
       this.colours[name.replace(/-(.)/, (_, letter) => letter.toUpperCase())] = style.getPropertyValue(`--${name}`).trim();
     }
-    this.patterns = new TexturePatterns(kTextureInk[theme], window.devicePixelRatio || 1);
-    this.waitTexture = null;
     byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
     byId("theme").setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colours`);
   }
@@ -389,15 +387,13 @@ class App {
     this.requestDraw();
   }
 
-  // Waiting: broken into strokes, where there is room for them.
-  waitPattern(context) {
-    if (!this.waitTexture) {
-      const tile = new OffscreenCanvas(6, 6), ink = tile.getContext("2d");
-      ink.fillStyle = this.colours.wait;
-      ink.fillRect(0, 0, 4, 6);
-      this.waitTexture = context.createPattern(tile, "repeat");
+  // The looks for the current theme and screen.
+  paints() {
+    const ratio = window.devicePixelRatio || 1;
+    if (!this.currentPaints || this.currentPaints.theme !== this.theme || this.currentPaints.ratio !== ratio) {
+      this.currentPaints = new Paints(this.theme, ratio, this.colours, this.styles);
     }
-    return this.waitTexture;
+    return this.currentPaints;
   }
 
   isHelpOpen() { return byId("help").open; }

@@ -154,7 +154,7 @@ function drawOpGraph(svg, trace, pane, app) {
                                       y: first.y + kNodeHeight / 2 + kLayerGap * 0.42}, String(edge.events));
     root.append(svgElement("g", {class: "edge"}, svgElement("title", {}, says),
                            svgElement("path", {d: routePath(route), "marker-end": "url(#op-arrow)",
-                                               "stroke-width": Math.min(4, 1 + Math.log2(edge.events) / 4)}), label));
+                                               "stroke-width": Math.min(2.5, 1 + Math.log2(edge.events) / 6)}), label));
   }
   const selected = app.selection && app.selection.pane === pane ? app.selection : null;
   const current = !selected ? -1 : selected.kind === "op" ? selected.index : selected.kind === "task" ? trace.op[selected.index] : -1;

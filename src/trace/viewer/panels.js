@@ -49,7 +49,8 @@ function idleBar(trace, app) {
   parts.forEach((part, i) => {
     if (part.ns <= 0) return;
     const segment = html("span", {title: `${part.reason}: ${formatNs(part.ns)}, ${formatShare(part.ns, whole)} of all lane time`},
-                         html("b", {}, `${part.reason} ${formatShare(part.ns, whole)}`));
+                         // Of a few letters nobody makes a reason; the title and the table have it.
+                         part.ns / total < 0.08 ? null : html("b", {}, `${part.reason} ${formatShare(part.ns, whole)}`));
     segment.style.flex = `${part.ns / total} 1 0`;
     segment.style.background = partBackground(i, app.theme);
     bar.append(segment);
