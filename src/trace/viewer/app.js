@@ -80,7 +80,7 @@ class App {
   // Rows high enough to fill the space, unless that makes them very high or very low.
   fitRows() {
     const fitting = Math.min(...this.shownPanes().map((pane) => this.timelines[pane].lanesPx / this.traceOf(pane).rows.length));
-    this.setRowPx(Math.min(26, Math.max(5, Math.floor(fitting))));
+    this.setRowPx(Math.min(32, Math.max(5, Math.floor(fitting))));
   }
 
   setRowPx(rowPx) {
@@ -94,9 +94,10 @@ class App {
   }
 
   setView(begin, end) {
-    const length = Math.min(Math.max(end - begin, this.endNs * kClosestView), this.endNs * 1.02);
-    const middle = (begin + end) / 2;
-    begin = Math.min(Math.max(middle - length / 2, -0.01 * this.endNs), Math.max(-0.01 * this.endNs, this.endNs * 1.01 - length));
+    const length = Math.min(Math.max(end - begin, this.endNs * kClosestView), this.endNs);
+    // A little beyond both ends, so that what begins or ends there can be seen to.
+    const beyond = 0.02 * length, latest = Math.max(0, this.endNs + beyond - length);
+    begin = length === this.endNs ? 0 : Math.min(Math.max((begin + end - length) / 2, -beyond), latest);
     this.view = {begin, end: begin + length};
     this.requestDraw();
   }
@@ -104,7 +105,7 @@ class App {
   zoom(factor, around = (this.view.begin + this.view.end) / 2) {
     const {begin, end} = this.view;
     // At the ends of what is possible the point under the pointer stays where it is.
-    const length = Math.min(Math.max((end - begin) / factor, this.endNs * kClosestView), this.endNs * 1.02);
+    const length = Math.min(Math.max((end - begin) / factor, this.endNs * kClosestView), this.endNs);
     const share = (around - begin) / (end - begin);
     this.setView(around - share * length, around + (1 - share) * length);
   }

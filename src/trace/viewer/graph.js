@@ -215,25 +215,45 @@ function drawTaskGraph(svg, trace, pane, task, app) {
     const indent = (width - inRow * (kNodeWidth + kNodeGap) + kNodeGap) / 2;
     return {x: indent + (i % perRow) * (kNodeWidth + kNodeGap), y: top + row * rowHeight};
   };
-  const centre = {x: width / 2 - kNodeWidth / 2, y: middleY};
-  const edge = (x0, y0, x1, y1, isStrong) => svg.append(svgElement("path", {
-    class: `task-edge${isStrong ? " strong" : ""}`, "marker-end": "url(#task-arrow)",
-    d: `M${x0},${y0} C${x0},${(y0 + y1) / 2} ${x1},${(y0 + y1) / 2} ${x1},${y1 - 5}`}));
-  const half = kNodeWidth / 2;
-  shownBefore.forEach((other, i) => {
+  const centre = {x: width / 2 - kNodeWidth / 2, y: middleY}, half = kNodeWidth / 2;
+  const edge = (path, isStrong) => svg.append(svgElement("path", {class: `task-edge${isStrong ? " strong" : ""}`,
+                                                                  "marker-end": "url(#task-arrow)", d: path}));
+  const curve = (x0, y0, x1, y1) => ` C${x0},${(y0 + y1) / 2} ${x1},${(y0 + y1) / 2} ${x1},${y1}`;
+  // An edge of the far row goes through the gap beside it in the near one.
+  const gap = (x, i) => {
+    const gaps = [1, 2].map((column) => column * (kNodeWidth + kNodeGap) - kNodeGap / 2);
+    return (Math.abs(gaps[0] - x) <= Math.abs(gaps[1] - x) ? gaps[0] : gaps[1]) + (i % perRow - 1) * 3;
+  };
+  // The latest predecessors and the earliest successors stand next to the task.
+  const atBefore = shownBefore.map((_, i) => {
     const at = place(shownBefore, i, 0);
-    edge(at.x + half, at.y + height, centre.x + half, centre.y, binding.has(other));
+    return {x: at.x, y: (rows(shownBefore) - 1) * rowHeight - at.y};
+  });
+  const atAfter = shownAfter.map((_, i) => place(shownAfter, i, afterY));
+  shownBefore.forEach((other, i) => {
+    const x = atBefore[i].x + half, y = atBefore[i].y + height, end = centre.y - 5;
+    if (i < perRow) {
+      edge(`M${x},${y}${curve(x, y, centre.x + half, end)}`, binding.has(other));
+    } else {
+      const between = gap(x, i), low = y + rowHeight;
+      edge(`M${x},${y}${curve(x, y, between, y + 10)} L${between},${low}${curve(between, low, centre.x + half, end)}`, binding.has(other));
+    }
   });
   shownAfter.forEach((other, i) => {
-    const at = place(shownAfter, i, afterY);
-    edge(centre.x + half, centre.y + height, at.x + half, at.y, false);
+    const x = atAfter[i].x + half, y = centre.y + height, end = atAfter[i].y - 5;
+    if (i < perRow) {
+      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, x, end)}`, false);
+    } else {
+      const between = gap(x, i), high = end + 5 - rowHeight;
+      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, between, high)} L${between},${end - 5} L${x},${end}`, false);
+    }
   });
-  const more = (count, y) => svg.append(svgElement("text", {class: "small", x: width / 2, y, "text-anchor": "middle"}, `and ${formatCount(count)} more`));
-  if (before.length > kAround) more(before.length - kAround, rows(shownBefore) * rowHeight + 5);
+  const more = (count, y) => svg.append(svgElement("text", {class: "edge-label", x: width / 2, y, "text-anchor": "middle"}, `and ${formatCount(count)} more`));
+  if (before.length > kAround) more(before.length - kAround, rows(shownBefore) * rowHeight + 8);
   if (after.length > kAround) more(after.length - kAround, afterY + rows(shownAfter) * rowHeight + 5);
-  shownBefore.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, place(shownBefore, i, 0), height, "predecessor")));
+  shownBefore.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, atBefore[i], height, "predecessor")));
   svg.append(taskNode(app, trace, pane, task, centre, height, "selected"));
-  shownAfter.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, place(shownAfter, i, afterY), height, "successor")));
+  shownAfter.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, atAfter[i], height, "successor")));
 }
 
 function taskNode(app, trace, pane, task, {x, y}, height, what) {

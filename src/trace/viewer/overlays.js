@@ -22,7 +22,7 @@ function drawOverview(timeline) {
   context.lineTo(left + plotPx, bottom);
   context.fillStyle = colours.curve;
   context.fill();
-  const begin = left + app.view.begin / app.endNs * plotPx, end = left + app.view.end / app.endNs * plotPx;
+  const [begin, end] = [app.view.begin, app.view.end].map((ns) => left + Math.min(1, Math.max(0, ns / app.endNs)) * plotPx);
   context.fillStyle = colours.shade;
   context.fillRect(left, bottom - height, begin - left, height);
   context.fillRect(end, bottom - height, left + plotPx - end, height);
@@ -223,17 +223,16 @@ function drawTaskArrows(timeline, task) {
   const {trace} = timeline, weak = new Path2D(), strong = new Path2D(), out = new Path2D();
   const middle = (other) => timeline.barTop(trace.rowOf(other)) + timeline.barPx() / 2;
   const connect = (path, from, to) => arrow(path, timeline.x(trace.done[from]), middle(from), timeline.x(trace.ready[to]), middle(to));
-  let left = kMaxArrows;
+  let numWeak = 0, numOut = 0;
   for (const index of trace.waits.groups(task)) {
     const event = trace.events[index];
     if (event.last >= 0) connect(strong, event.last, task);
-    for (const from of event.signallers) if (from !== event.last && trace.hasTimes(from) && left-- > 0) connect(weak, from, task);
+    for (const from of event.signallers) if (from !== event.last && trace.hasTimes(from) && numWeak++ < kMaxArrows) connect(weak, from, task);
   }
-  left = kMaxArrows;
   for (const index of trace.signals.groups(task)) {
-    for (const to of trace.events[index].waiters) if (trace.hasTimes(to) && left-- > 0) connect(out, task, to);
+    for (const to of trace.events[index].waiters) if (trace.hasTimes(to) && numOut++ < kMaxArrows) connect(out, task, to);
   }
-  strokeArrows(timeline, strong, weak, out);
+  strokeArrows(timeline, {strong, weak, numWeak, out, numOut});
 }
 
 function drawEventArrows(timeline, index) {
@@ -248,10 +247,11 @@ function drawEventArrows(timeline, index) {
   for (const to of event.waiters.slice(0, kMaxArrows)) {
     if (trace.hasTimes(to)) arrow(out, x, top, timeline.x(trace.ready[to]), middle(to));
   }
-  strokeArrows(timeline, new Path2D(), weak, out);
+  strokeArrows(timeline, {strong: new Path2D(), weak, numWeak: event.signallers.length, out, numOut: event.waiters.length});
 }
 
-function strokeArrows(timeline, strong, weak, out) {
+// Many arrows are drawn faintly, so that the lanes can be seen through them.
+function strokeArrows(timeline, {strong, weak, numWeak, out, numOut}) {
   const {context, app} = timeline;
   const stroke = (path, width, dash, alpha) => {
     context.globalAlpha = alpha;
@@ -260,8 +260,9 @@ function strokeArrows(timeline, strong, weak, out) {
     context.setLineDash(dash);
     context.stroke(path);
   };
-  stroke(weak, 1, [], 0.55);
-  stroke(out, 1, [5, 3], 0.8);
+  const faint = (count, most) => Math.min(most, 0.16 + 5 / Math.max(1, count));
+  stroke(weak, 1, [], faint(numWeak, 0.6));
+  stroke(out, 1, [5, 3], faint(numOut, 0.8));
   stroke(strong, 2.2, [], 1);
   context.setLineDash([]);
   context.globalAlpha = 1;

@@ -279,6 +279,12 @@ class Timeline {
       const fits = Math.floor(room / (kCharPx * size / 11));
       const text = title.length <= fits ? title : name.length <= fits ? name : "";
       if (!text) continue;
+      // The strokes of a texture do not run through the text.
+      const op = this.trace.ops[this.trace.op[task]], look = this.app.styles.of(op, this.app.theme);
+      if (!isMuted && look.texture !== "none") {
+        context.fillStyle = look.colour;
+        context.fillRect(x - 2, y - size / 2 - 0.5, context.measureText(text).width + 4, size + 1);
+      }
       context.fillStyle = isMuted ? this.app.colours.dim : this.app.colours.barInk;
       context.fillText(text, x, y + 0.5);
     }
