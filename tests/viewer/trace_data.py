@@ -4,6 +4,7 @@ Every layer has the ops of attention-pre; a task starts when its lane is free an
 critical path hang together as in a measured run. The same arguments give the same trace.
 """
 
+import heapq
 import random
 
 # name, kind, share of a layer's 732 tasks, mean ns, share of the time that streams weights, the ops it waits for
@@ -27,8 +28,7 @@ class Builder:
     def __init__(self, lanes, seed, speed):
         self.rng = random.Random(seed)
         self.speed = speed
-        self.num_lanes = lanes
-        self.free = [LAUNCH_NS] * lanes
+        self.free = [(LAUNCH_NS, lane) for lane in range(lanes)]  # a heap: when each lane is free
         self.began = [0] * lanes
         self.last = [-1] * lanes
         self.tasks = {name: [] for name in ("lane", "op", "tile", "visible", "ready", "done", "slack")}
@@ -37,20 +37,21 @@ class Builder:
         self.last_signaller = []
 
     def task(self, op, tile, mean_ns, event):
-        lane = min(range(self.num_lanes), key=self.free.__getitem__)
+        free, lane = self.free[0]
         reached = -1
         if event >= 0:
             last = self.last_signaller[event]
             reached = self.tasks["done"][last] + SIGNAL_NS
-        ready = max(self.free[lane], reached)
-        self.before.append((last, event) if reached > self.free[lane] else (self.last[lane], -1))
+        ready = max(free, reached)
+        self.before.append((last, event) if reached > free else (self.last[lane], -1))
         done = ready + max(40, int(self.rng.gauss(mean_ns, mean_ns / 6) * self.speed))
         index = len(self.tasks["op"])
         # A lane fetches its next task while it works on this one.
         visible = min(ready, self.began[lane] + NEXT_NS)
         for name, value in zip(self.tasks, (lane, op, tile, visible, ready, done, 0)):
             self.tasks[name].append(value)
-        self.free[lane], self.began[lane], self.last[lane] = done + NEXT_NS, ready, index
+        heapq.heapreplace(self.free, (done + NEXT_NS, lane))
+        self.began[lane], self.last[lane] = ready, index
         return index
 
     def event(self, name, signallers):

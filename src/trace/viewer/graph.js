@@ -98,7 +98,7 @@ function layOutGraph(numNodes, allEdges) {
       x += place.width + kNodeGap;
     }
   });
-  return {places, routes, width, height: layers.length * (kNodeHeight + kLayerGap) - kLayerGap};
+  return {places, routes, width, height: Math.max(0, layers.length * (kNodeHeight + kLayerGap) - kLayerGap)};
 }
 
 function routePath(route) {
@@ -199,7 +199,7 @@ function neighbours(trace, task) {
 
 function drawTaskGraph(svg, trace, pane, task, app) {
   const {before, after, binding} = neighbours(trace, task);
-  const perRow = 3, rowHeight = 42, height = 32;
+  const perRow = 3, rowHeight = 50, height = 32;
   const shownBefore = before.slice(0, kAround), shownAfter = after.slice(0, kAround);
   const rows = (tasks) => Math.ceil(tasks.length / perRow);
   const width = perRow * (kNodeWidth + kNodeGap) - kNodeGap;
@@ -244,8 +244,8 @@ function drawTaskGraph(svg, trace, pane, task, app) {
     if (i < perRow) {
       edge(`M${centre.x + half},${y}${curve(centre.x + half, y, x, end)}`, false);
     } else {
-      const between = gap(x, i), high = end + 5 - rowHeight;
-      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, between, high)} L${between},${end - 5} L${x},${end}`, false);
+      const between = gap(x, i), top = end + 5 - rowHeight, bottom = top + height;
+      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, between, top)} L${between},${bottom}${curve(between, bottom, x, end)}`, false);
     }
   });
   const more = (count, y) => svg.append(svgElement("text", {class: "edge-label", x: width / 2, y, "text-anchor": "middle"}, `and ${formatCount(count)} more`));
