@@ -37,7 +37,7 @@ class Browser:
 
         command = [program, "--headless", "--remote-debugging-pipe", f"--user-data-dir={self.folder}", f"--window-size={width},{height}",
                    "--no-first-run", "--disable-extensions", "--disable-background-networking", "--disable-sync", "--disable-gpu",
-                   "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND"]
+                   "--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--host-resolver-rules=MAP * ~NOTFOUND", "about:blank"]
         if os.geteuid() == 0:
             command.append("--no-sandbox")  # which root cannot have
         self.process = subprocess.Popen(command, preexec_fn=take_pipes, close_fds=False, stdin=subprocess.DEVNULL,
@@ -47,7 +47,6 @@ class Browser:
         self.buffer = b""
         self.numbers = itertools.count(1)
         self.session = None
-        self.events = []
         self.complaints = []
         target = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
         self.session = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
@@ -105,7 +104,6 @@ class Browser:
 
     def notice(self, event):
         method, params = event.get("method"), event.get("params", {})
-        self.events.append(method)
         if method == "Runtime.exceptionThrown":
             details = params["exceptionDetails"]
             self.complaints.append(details.get("exception", {}).get("description") or details["text"])
@@ -127,11 +125,9 @@ class Browser:
         self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
     def open(self, path):
-        self.events.clear()
-        self.send("Page.navigate", url=f"file://{os.path.abspath(path)}")
-        deadline = time.monotonic() + 60
-        while "Page.loadEventFired" not in self.events:
-            self.notice(self.receive(deadline))
+        url = f"file://{os.path.abspath(path)}"
+        self.send("Page.navigate", url=url)
+        self.wait_until(f"location.href === {json.dumps(url)} && document.readyState === 'complete'")
 
     def evaluate(self, expression):
         """The value of a JavaScript expression; promises are awaited."""
@@ -140,6 +136,20 @@ class Browser:
             details = answer["exceptionDetails"]
             raise DevToolsError(f"{expression}: {details.get('exception', {}).get('description') or details['text']}")
         return answer["result"].get("value")
+
+    def wait_until(self, expression, wait_s=60):
+        deadline = time.monotonic() + wait_s
+        while True:
+            try:
+                if self.evaluate(expression) is True:
+                    return
+                problem = "it is still not so"
+            except DevToolsError as error:
+                # Between two pages there is nothing to ask.
+                problem = str(error)
+            if time.monotonic() > deadline:
+                raise DevToolsError(f"waited {wait_s} s for {expression}: {problem}")
+            time.sleep(0.02)
 
     def key(self, key, shift=False):
         special = {"Enter": "\r", "Escape": "", "Tab": ""}

@@ -57,8 +57,8 @@ function layersOf(numNodes, edges) {
 }
 
 // Places nodes in layers; an edge over several layers passes each through a place of its own, so that it avoids the nodes there.
-function layOutGraph(numNodes, allEdges) {
-  const edges = withoutCircles(numNodes, allEdges);
+function layOutGraph(numNodes, givenEdges) {
+  const edges = withoutCircles(numNodes, givenEdges);
   const layer = layersOf(numNodes, edges);
   const places = Array.from({length: numNodes}, (_, node) => ({layer: layer[node], width: kNodeWidth, up: [], down: [], x: 0, y: 0}));
   const connect = (from, to) => { from.down.push(to); to.up.push(from); };
@@ -137,6 +137,20 @@ function swatch(app, op, x, y, height, id) {
   return group;
 }
 
+// A selection changes only which node is marked: what has many ops is not laid out anew.
+function showOpGraph(svg, trace, pane, app) {
+  const key = `${app.traces.indexOf(trace)} ${pane} ${app.theme} ${app.showCritical}`;
+  if (svg.dataset.shows !== key) drawOpGraph(svg, trace, pane, app);
+  svg.dataset.shows = key;
+  const selected = app.selection?.pane === pane ? app.selection : null;
+  const task = selected ? app.selectedTask() : -1;
+  const current = selected?.kind === "op" ? selected.index : task >= 0 ? trace.op[task] : -1;
+  svg.querySelectorAll(".node").forEach((node, i) => {
+    node.classList.toggle("current", i === current);
+    node.setAttribute("aria-pressed", String(selected?.kind === "op" && i === current));
+  });
+}
+
 function drawOpGraph(svg, trace, pane, app) {
   const layout = layOutGraph(trace.ops.length, trace.opEdges);
   const shown = Math.max(layout.width, 360), shift = (shown - layout.width) / 2 + 4;
@@ -156,19 +170,17 @@ function drawOpGraph(svg, trace, pane, app) {
                            svgElement("path", {d: routePath(route), "marker-end": "url(#op-arrow)",
                                                "stroke-width": Math.min(2.5, 1 + Math.log2(edge.events) / 6)}), label));
   }
-  const selected = app.selection && app.selection.pane === pane ? app.selection : null;
-  const current = !selected ? -1 : selected.kind === "op" ? selected.index : selected.kind === "task" ? trace.op[selected.index] : -1;
-  trace.ops.forEach((op, i) => root.append(opNode(app, trace, pane, op, i, layout.places[i], i === current)));
+  trace.ops.forEach((op, i) => root.append(opNode(app, trace, pane, op, i, layout.places[i])));
 }
 
-function opNode(app, trace, pane, op, i, place, isCurrent) {
+function opNode(app, trace, pane, op, i, place) {
   const x = place.x - kNodeWidth / 2, y = place.y - kNodeHeight / 2;
   const critical = app.showCritical && op.critical > 0;
   const says = `${op.name}, ${op.kind}: ${plural(op.tasks, "task")}, busy ${formatNs(op.busy)}` +
     (critical ? `, ${formatNs(op.critical)} of the critical path` : "");
   const bar = trace.busy > 0 ? (kNodeWidth - 24) * op.busy / trace.busy : 0;
-  return svgElement("g", {class: `node${isCurrent ? " current" : ""}${critical ? " critical" : ""}`, tabindex: 0, role: "button",
-                          "aria-label": says, "aria-pressed": isCurrent, "data-select": `${pane} op ${i}`},
+  return svgElement("g", {class: `node${critical ? " critical" : ""}`, tabindex: 0, role: "button", "aria-label": says,
+                          "aria-pressed": "false", "data-select": `${pane} op ${i}`},
                     svgElement("title", {}, says),
                     svgElement("rect", {class: "box", x, y, width: kNodeWidth, height: kNodeHeight, rx: 4}),
                     swatch(app, op, x + 1, y + 1, kNodeHeight - 2, `op-texture-${i}`),

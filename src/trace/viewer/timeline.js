@@ -7,7 +7,6 @@ const kMinBarPx = 2;
 const kBlockPx = 3;
 const kLabelMinPx = 30;
 const kMaxLabels = 1200;
-const kCharPx = 6.1;
 const kGutterPx = 92;
 const kRightPx = 12;
 const kOverviewPx = 30;
@@ -21,7 +20,7 @@ const kMaxRowPx = 48;
 class Timeline {
   constructor(canvas, pane, app) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.context = canvas.getContext("2d", {alpha: false});
     this.pane = pane;
     this.app = app;
     this.trace = null;
@@ -270,20 +269,18 @@ class Timeline {
 
   drawLabels() {
     const context = this.context;
-    const size = this.app.rowPx >= 16 ? 11 : 10;
+    const size = this.app.rowPx >= 16 ? 11 : 10, width = (text) => context.measureText(text).width;
     context.font = `${size}px ${this.app.font}`;
     context.textBaseline = "middle";
     context.textAlign = "left";
     for (const {task, x, y, room, isMuted} of this.labels) {
-      const name = this.trace.ops[this.trace.op[task]].name, title = this.trace.title(task);
-      const fits = Math.floor(room / (kCharPx * size / 11));
-      const text = title.length <= fits ? title : name.length <= fits ? name : "";
+      const op = this.trace.ops[this.trace.op[task]], text = [this.trace.title(task), op.name].find((text) => width(text) <= room);
       if (!text) continue;
       // The strokes of a texture do not run through the text.
-      const op = this.trace.ops[this.trace.op[task]], look = this.app.styles.of(op, this.app.theme);
+      const look = this.app.styles.of(op, this.app.theme);
       if (!isMuted && look.texture !== "none") {
         context.fillStyle = look.colour;
-        context.fillRect(x - 2, y - size / 2 - 0.5, context.measureText(text).width + 4, size + 1);
+        context.fillRect(x - 2, y - size / 2 - 0.5, width(text) + 4, size + 1);
       }
       context.fillStyle = isMuted ? this.app.colours.dim : this.app.colours.barInk;
       context.fillText(text, x, y + 0.5);
