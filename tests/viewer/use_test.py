@@ -222,6 +222,19 @@ class Selecting(PageTest):
         self.keys("Enter")
         self.assertIsNone(self.app("selection"))
 
+    def test_unconnected_ops_stand_below_each_other(self):
+        trace = copy.deepcopy(Viewer.mega)
+        trace["ops"] += [{"name": f"L{i}", "kind": "none"} for i in range(40)]
+        self.open("unconnected", trace)
+        boxes = self.run_js("[...document.querySelectorAll('#op-graph .box')].map((b) => b.getBBox()).map((b) => [b.x, b.y])")
+        self.assertEqual(len({tuple(box) for box in boxes}), len(OPS) + 40)
+        self.assertLess(max(x for x, _ in boxes), 400)
+        self.app("select({pane: 0, kind: 'op', index: 47})")
+        inside = self.run_js("""(() => { const node = document.querySelector('#op-graph .current').getBoundingClientRect(),
+            panel = document.getElementById('graph-panel').getBoundingClientRect();
+            return node.top >= panel.top && node.bottom <= panel.bottom; })()""")
+        self.assertTrue(inside)
+
     def test_circle_of_ops(self):
         trace = copy.deepcopy(Viewer.mega)
         trace["events"].append({"name": "back", "signallers": [731], "waiters": [0]})

@@ -346,18 +346,19 @@ class App {
     const key = focused && (focused.dataset.select ? `[data-select="${focused.dataset.select}"]` : `[data-sort="${focused.dataset.sort}"]`);
     const panel = focused?.closest("[role=tabpanel], #details");
     const pane = this.activePane, trace = this.traceOf(pane);
+    // What takes room comes first: the op graph scrolls to its marked node last.
+    byId("details").replaceChildren(...details(this));
     if (this.tab === 0) {
       byId("graph-title").textContent = `Ops of ${trace.name}`;
-      showOpGraph(byId("op-graph"), trace, pane, this);
       const task = this.selection?.pane === pane ? this.selectedTask() : -1;
       byId("task-graph-box").hidden = task < 0;
       if (task >= 0) drawTaskGraph(byId("task-graph"), trace, pane, task, this);
+      showOpGraph(byId("op-graph"), trace, pane, this);
     } else if (this.tab === 1) {
       byId("ops-panel").replaceChildren(opsTable(this), laneTimeTable(this));
     } else {
       byId("critical-panel").replaceChildren(...criticalPanel(this));
     }
-    byId("details").replaceChildren(...details(this));
     if (key) panel?.querySelector(key)?.focus({preventScroll: true});
   }
 

@@ -56,8 +56,39 @@ function layersOf(numNodes, edges) {
   return layer;
 }
 
+// Parts of the graph that nothing connects stand below each other, each laid out by itself.
+function layOutGraph(numNodes, edges) {
+  const part = Int32Array.from({length: numNodes}, (_, node) => node);
+  const root = (node) => {
+    while (part[node] !== node) node = part[node] = part[part[node]];
+    return node;
+  };
+  for (const {from, to} of edges) part[Math.max(root(from), root(to))] = Math.min(root(from), root(to));
+  const parts = new Map();  // by their first node
+  for (let node = 0; node < numNodes; node++) {
+    if (!parts.has(root(node))) parts.set(root(node), {nodes: [], edges: []});
+    parts.get(root(node)).nodes.push(node);
+  }
+  for (const edge of edges) parts.get(root(edge.from)).edges.push(edge);
+  const layouts = [], places = [], routes = [];
+  let width = kNodeWidth, height = 0;
+  for (const {nodes, edges} of parts.values()) {
+    const number = new Map(nodes.map((node, i) => [node, i]));
+    const layout = layOutPart(nodes.length, edges.map((edge) => ({from: number.get(edge.from), to: number.get(edge.to), edge})));
+    if (height > 0) height += kLayerGap;
+    for (const place of layout.places) place.y += height;
+    nodes.forEach((node, i) => { places[node] = layout.places[i]; });
+    routes.push(...layout.routes);
+    width = Math.max(width, layout.width);
+    height += layout.height;
+    layouts.push(layout);
+  }
+  for (const layout of layouts) for (const place of layout.places) place.x += (width - layout.width) / 2;
+  return {places, routes, width, height};
+}
+
 // Places nodes in layers; an edge over several layers passes each through a place of its own, so that it avoids the nodes there.
-function layOutGraph(numNodes, givenEdges) {
+function layOutPart(numNodes, givenEdges) {
   const edges = withoutCircles(numNodes, givenEdges);
   const layer = layersOf(numNodes, edges);
   const places = Array.from({length: numNodes}, (_, node) => ({layer: layer[node], width: kNodeWidth, up: [], down: [], x: 0, y: 0}));
@@ -71,7 +102,7 @@ function layOutGraph(numNodes, givenEdges) {
     }
     route.push(places[edge.to]);
     for (let i = 1; i < route.length; i++) connect(route[i - 1], route[i]);
-    return {edge, route};
+    return {edge: edge.edge, route};
   });
   const layers = [];
   for (const place of places) (layers[place.layer] ??= []).push(place);
@@ -146,8 +177,10 @@ function showOpGraph(svg, trace, pane, app) {
   const task = selected ? app.selectedTask() : -1;
   const current = selected?.kind === "op" ? selected.index : task >= 0 ? trace.op[task] : -1;
   svg.querySelectorAll(".node").forEach((node, i) => {
-    node.classList.toggle("current", i === current);
     node.setAttribute("aria-pressed", String(selected?.kind === "op" && i === current));
+    if (node.classList.contains("current") === (i === current)) return;
+    node.classList.toggle("current", i === current);
+    if (i === current) node.scrollIntoView({block: "nearest", inline: "nearest"});
   });
 }
 
@@ -211,7 +244,7 @@ function neighbours(trace, task) {
 
 function drawTaskGraph(svg, trace, pane, task, app) {
   const {before, after, binding} = neighbours(trace, task);
-  const perRow = 3, rowHeight = 50, height = 32;
+  const perRow = 3, rowHeight = 62, height = 44;
   const shownBefore = before.slice(0, kAround), shownAfter = after.slice(0, kAround);
   const rows = (tasks) => Math.ceil(tasks.length / perRow);
   const width = perRow * (kNodeWidth + kNodeGap) - kNodeGap;
@@ -276,7 +309,8 @@ function taskNode(app, trace, pane, task, {x, y}, height, what) {
                     svgElement("title", {}, says),
                     svgElement("rect", {class: "box", x, y, width: kNodeWidth, height, rx: 4}),
                     swatch(app, trace.ops[trace.op[task]], x + 1, y + 1, height - 2, `task-texture-${what}-${task}`),
-                    svgElement("text", {class: "name", x: x + 16, y: y + 13}, shorten(trace.title(task), 15)),
-                    svgElement("text", {class: "small", x: x + 16, y: y + 26},
+                    svgElement("text", {class: "name", x: x + 16, y: y + 13}, shorten(trace.ops[trace.op[task]].name, 13)),
+                    svgElement("text", {class: "small", x: x + 16, y: y + 25}, shorten(trace.tile[task], 17)),
+                    svgElement("text", {class: "small", x: x + 16, y: y + 38},
                                trace.hasTimes(task) ? `done ${formatNs(trace.done[task])}` : "no record"));
 }

@@ -128,12 +128,12 @@ function drawCriticalTasks(timeline) {
 }
 
 function markCriticalTasks(timeline, first, end) {
-  const {context, app, trace} = timeline, barPx = timeline.barPx(), thick = Math.min(barPx, 4);
+  const {context, app, trace} = timeline, barPx = timeline.barPx(), thick = Math.min(barPx, 3);
   context.fillStyle = app.colours.critical;
   for (let i = first; i < end; i++) {
     const link = trace.critical[i];
     if (!isWork(link) || !trace.hasTimes(link.task)) continue;
-    const x = timeline.x(link.begin), y = timeline.barTop(trace.rowOf(link.task)) + (barPx - thick) / 2;
+    const x = timeline.x(link.begin), y = timeline.barTop(trace.rowOf(link.task));
     if (y > timeline.height || y < timeline.lanesTop - thick) continue;
     context.fillRect(x, y, Math.max(2, timeline.x(link.end) - x), thick);
   }

@@ -77,8 +77,8 @@ function start() {
   try {
     traces = readReport(byId("trace-data").textContent);
   } catch (error) {
+    showMessage(error instanceof ReportError ? error.message : `This page cannot show its data: ${error.message}`);
     if (!(error instanceof ReportError)) throw error;
-    showMessage(error.message);
     return;
   }
   // The text is read; a large one need not stay.

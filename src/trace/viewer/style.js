@@ -19,14 +19,22 @@ const kOtherLink = {letter: "?", texture: "falling", light: "#cbb68f", dark: "#8
 
 function linkStyle(kind) { return Object.hasOwn(kLinkStyles, kind) ? kLinkStyles[kind] : kOtherLink; }
 
-// Ops of the same name look the same in every trace.
+// An op's name without its layer: what stands before the last dot.
+function nameInLayer(name) { return name.slice(name.lastIndexOf(".") + 1); }
+
+// Ops of the same name look the same in every trace and every layer.
 class OpStyles {
   constructor(traces) {
     this.index = new Map();
-    for (const trace of traces) for (const op of trace.ops) if (!this.index.has(op.name)) this.index.set(op.name, this.index.size);
+    for (const trace of traces) {
+      for (const op of trace.ops) {
+        const name = nameInLayer(op.name);
+        if (!this.index.has(name)) this.index.set(name, this.index.size);
+      }
+    }
   }
   of(op, theme) {
-    const i = this.index.get(op.name);
+    const i = this.index.get(nameInLayer(op.name));
     return {colour: kOpColours[theme][i % kOpColours.light.length], texture: kTextures[(i + Math.floor(i / kOpColours.light.length)) % kTextures.length]};
   }
 }
