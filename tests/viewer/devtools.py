@@ -46,10 +46,10 @@ class Browser:
         os.close(from_browser)
         self.buffer = b""
         self.numbers = itertools.count(1)
-        self.session = None
+        self.attached = None
         self.complaints = []
         target = next(t for t in self.send("Target.getTargets")["targetInfos"] if t["type"] == "page")
-        self.session = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
+        self.attached = self.send("Target.attachToTarget", targetId=target["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self.send(f"{domain}.enable")
         self.resize(width, height)
@@ -59,7 +59,7 @@ class Browser:
 
     def __exit__(self, *_):
         try:
-            self.session = None
+            self.attached = None
             self.send("Browser.close", wait_s=5)
         except (DevToolsError, OSError):
             pass
@@ -77,8 +77,8 @@ class Browser:
     def send(self, method, wait_s=60, **params):
         number = next(self.numbers)
         message = {"id": number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
+        if self.attached:
+            message["sessionId"] = self.attached
         os.write(self.write_end, json.dumps(message).encode() + b"\0")
         deadline = time.monotonic() + wait_s
         while True:

@@ -21,8 +21,7 @@ class App {
     this.hover = null;
     this.stretch = null;
     this.kept = [null, null];
-    this.matches = [];  // {pane, task}, in the order of time
-    this.matchAt = -1;
+    this.found = new Search(this);
     this.activePane = 0;
     this.tab = 0;
     this.sorting = {};
@@ -279,48 +278,23 @@ class App {
     }
   }
 
-  // --- search ---
+  // --- what stands out ---
 
   search(query) {
-    this.matches = [];
-    this.matchAt = -1;
-    this.query = query.trim();
-    if (this.query) {
-      for (const pane of this.shownPanes()) for (const task of this.traceOf(pane).find(this.query)) this.matches.push({pane, task});
-    }
-    this.showMatches();
+    this.found.run(query);
     this.updateKept();
     this.requestDraw();
   }
 
-  showMatches() {
-    const count = this.matches.length;
-    byId("found").textContent = !this.query ? "" : count === 0 ? "no task" :
-      this.matchAt < 0 ? plural(count, "task") : `${formatCount(this.matchAt + 1)} of ${formatCount(count)}`;
-  }
-
-  nextMatch(step) {
-    if (this.matches.length === 0) return;
-    this.matchAt = this.matchAt < 0 && step < 0 ? this.matches.length - 1 : (this.matchAt + step + this.matches.length) % this.matches.length;
-    const {pane, task} = this.matches[this.matchAt];
-    this.select({pane, kind: "task", index: task}, this.traceOf(pane).hasTimes(task));
-    this.showMatches();
-  }
-
-  focusSearch() {
-    byId("search").focus();
-    byId("search").select();
-  }
-
-  // What stands out: what the search found, else the tasks of the selected op, else everything.
+  // What the search found, else the tasks of the selected op, else everything.
   updateKept() {
     const name = this.selection?.kind === "op" ? this.traceOf(this.selection.pane).ops[this.selection.index].name : null;
     for (const pane of [0, 1]) {
       this.kept[pane] = null;
-      if (this.shown[pane] < 0 || (!this.query && name === null)) continue;
+      if (this.shown[pane] < 0 || (!this.found.query && name === null)) continue;
       const trace = this.traceOf(pane), kept = new Uint8Array(trace.numTasks);
-      if (this.query) {
-        for (const match of this.matches) if (match.pane === pane) kept[match.task] = 1;
+      if (this.found.query) {
+        for (const match of this.found.matches) if (match.pane === pane) kept[match.task] = 1;
       } else {
         for (let task = 0; task < trace.numTasks; task++) kept[task] = trace.ops[trace.op[task]].name === name ? 1 : 0;
       }

@@ -49,7 +49,7 @@ function listenToPage(app) {
   byId("help").addEventListener("click", (event) => { if (event.target === byId("help")) byId("help").close(); });
   byId("search").addEventListener("input", (event) => app.search(event.target.value));
   byId("search").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") app.nextMatch(event.shiftKey ? -1 : 1);
+    if (event.key === "Enter") app.found.step(event.shiftKey ? -1 : 1);
     if (event.key !== "Escape") return;
     app.clear();
     app.timelines[app.activePane].canvas.focus();
