@@ -168,6 +168,14 @@ function swatch(app, op, x, y, height, id) {
   return group;
 }
 
+// Moves what a box shows until the node is in it. (scrollIntoView would move the panel around the box too.)
+function scrollBoxTo(box, node) {
+  const inner = node.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  const margin = 8;
+  box.scrollLeft += Math.min(0, inner.left - margin - outer.left) + Math.max(0, inner.right + margin - outer.right);
+  box.scrollTop += Math.min(0, inner.top - margin - outer.top) + Math.max(0, inner.bottom + margin - outer.bottom);
+}
+
 // A selection changes only which node is marked: what has many ops is not laid out anew.
 function showOpGraph(svg, trace, pane, app) {
   const key = `${app.traces.indexOf(trace)} ${pane} ${app.theme} ${app.showCritical}`;
@@ -180,7 +188,7 @@ function showOpGraph(svg, trace, pane, app) {
     node.setAttribute("aria-pressed", String(selected?.kind === "op" && i === current));
     if (node.classList.contains("current") === (i === current)) return;
     node.classList.toggle("current", i === current);
-    if (i === current) node.scrollIntoView({block: "nearest", inline: "nearest"});
+    if (i === current) scrollBoxTo(svg.parentElement, node);
   });
 }
 
