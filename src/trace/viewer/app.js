@@ -21,8 +21,7 @@ class App {
     this.hover = null;
     this.stretch = null;
     this.kept = [null, null];
-    this.matches = [];  // {pane, task}, in the order of time
-    this.matchAt = -1;
+    this.found = new Search(this);
     this.activePane = 0;
     this.tab = 0;
     this.sorting = {};
@@ -80,7 +79,7 @@ class App {
   // Rows high enough to fill the space, unless that makes them very high or very low.
   fitRows() {
     const fitting = Math.min(...this.shownPanes().map((pane) => this.timelines[pane].lanesPx / this.traceOf(pane).rows.length));
-    this.setRowPx(Math.min(26, Math.max(5, Math.floor(fitting))));
+    this.setRowPx(Math.min(32, Math.max(5, Math.floor(fitting))));
   }
 
   setRowPx(rowPx) {
@@ -94,9 +93,10 @@ class App {
   }
 
   setView(begin, end) {
-    const length = Math.min(Math.max(end - begin, this.endNs * kClosestView), this.endNs * 1.02);
-    const middle = (begin + end) / 2;
-    begin = Math.min(Math.max(middle - length / 2, -0.01 * this.endNs), Math.max(-0.01 * this.endNs, this.endNs * 1.01 - length));
+    const length = Math.min(Math.max(end - begin, this.endNs * kClosestView), this.endNs);
+    // A little beyond both ends, so that what begins or ends there can be seen to.
+    const beyond = 0.02 * length, latest = Math.max(0, this.endNs + beyond - length);
+    begin = length === this.endNs ? 0 : Math.min(Math.max((begin + end - length) / 2, -beyond), latest);
     this.view = {begin, end: begin + length};
     this.requestDraw();
   }
@@ -104,7 +104,7 @@ class App {
   zoom(factor, around = (this.view.begin + this.view.end) / 2) {
     const {begin, end} = this.view;
     // At the ends of what is possible the point under the pointer stays where it is.
-    const length = Math.min(Math.max((end - begin) / factor, this.endNs * kClosestView), this.endNs * 1.02);
+    const length = Math.min(Math.max((end - begin) / factor, this.endNs * kClosestView), this.endNs);
     const share = (around - begin) / (end - begin);
     this.setView(around - share * length, around + (1 - share) * length);
   }
@@ -278,48 +278,23 @@ class App {
     }
   }
 
-  // --- search ---
+  // --- what stands out ---
 
   search(query) {
-    this.matches = [];
-    this.matchAt = -1;
-    this.query = query.trim();
-    if (this.query) {
-      for (const pane of this.shownPanes()) for (const task of this.traceOf(pane).find(this.query)) this.matches.push({pane, task});
-    }
-    this.showMatches();
+    this.found.run(query);
     this.updateKept();
     this.requestDraw();
   }
 
-  showMatches() {
-    const count = this.matches.length;
-    byId("found").textContent = !this.query ? "" : count === 0 ? "no task" :
-      this.matchAt < 0 ? plural(count, "task") : `${formatCount(this.matchAt + 1)} of ${formatCount(count)}`;
-  }
-
-  nextMatch(step) {
-    if (this.matches.length === 0) return;
-    this.matchAt = this.matchAt < 0 && step < 0 ? this.matches.length - 1 : (this.matchAt + step + this.matches.length) % this.matches.length;
-    const {pane, task} = this.matches[this.matchAt];
-    this.select({pane, kind: "task", index: task}, this.traceOf(pane).hasTimes(task));
-    this.showMatches();
-  }
-
-  focusSearch() {
-    byId("search").focus();
-    byId("search").select();
-  }
-
-  // What stands out: what the search found, else the tasks of the selected op, else everything.
+  // What the search found, else the tasks of the selected op, else everything.
   updateKept() {
     const name = this.selection?.kind === "op" ? this.traceOf(this.selection.pane).ops[this.selection.index].name : null;
     for (const pane of [0, 1]) {
       this.kept[pane] = null;
-      if (this.shown[pane] < 0 || (!this.query && name === null)) continue;
+      if (this.shown[pane] < 0 || (!this.found.query && name === null)) continue;
       const trace = this.traceOf(pane), kept = new Uint8Array(trace.numTasks);
-      if (this.query) {
-        for (const match of this.matches) if (match.pane === pane) kept[match.task] = 1;
+      if (this.found.query) {
+        for (const match of this.found.matches) if (match.pane === pane) kept[match.task] = 1;
       } else {
         for (let task = 0; task < trace.numTasks; task++) kept[task] = trace.ops[trace.op[task]].name === name ? 1 : 0;
       }
@@ -345,18 +320,19 @@ class App {
     const key = focused && (focused.dataset.select ? `[data-select="${focused.dataset.select}"]` : `[data-sort="${focused.dataset.sort}"]`);
     const panel = focused?.closest("[role=tabpanel], #details");
     const pane = this.activePane, trace = this.traceOf(pane);
+    // What takes room comes first: the op graph scrolls to its marked node last.
+    byId("details").replaceChildren(...details(this));
     if (this.tab === 0) {
       byId("graph-title").textContent = `Ops of ${trace.name}`;
-      drawOpGraph(byId("op-graph"), trace, pane, this);
       const task = this.selection?.pane === pane ? this.selectedTask() : -1;
       byId("task-graph-box").hidden = task < 0;
       if (task >= 0) drawTaskGraph(byId("task-graph"), trace, pane, task, this);
+      showOpGraph(byId("op-graph"), trace, pane, this);
     } else if (this.tab === 1) {
       byId("ops-panel").replaceChildren(opsTable(this), laneTimeTable(this));
     } else {
       byId("critical-panel").replaceChildren(...criticalPanel(this));
     }
-    byId("details").replaceChildren(...details(this));
     if (key) panel?.querySelector(key)?.focus({preventScroll: true});
   }
 
@@ -376,8 +352,6 @@ class App {
     for (const name of kColourNames) {
       this.colours[name.replace(/-(.)/, (_, letter) => letter.toUpperCase())] = style.getPropertyValue(`--${name}`).trim();
     }
-    this.patterns = new TexturePatterns(kTextureInk[theme], window.devicePixelRatio || 1);
-    this.waitTexture = null;
     byId("theme").textContent = theme === "dark" ? "Light" : "Dark";
     byId("theme").setAttribute("aria-label", `Switch to ${theme === "dark" ? "light" : "dark"} colours`);
   }
@@ -389,15 +363,13 @@ class App {
     this.requestDraw();
   }
 
-  // Waiting: broken into strokes, where there is room for them.
-  waitPattern(context) {
-    if (!this.waitTexture) {
-      const tile = new OffscreenCanvas(6, 6), ink = tile.getContext("2d");
-      ink.fillStyle = this.colours.wait;
-      ink.fillRect(0, 0, 4, 6);
-      this.waitTexture = context.createPattern(tile, "repeat");
+  // The looks for the current theme and screen.
+  paints() {
+    const ratio = window.devicePixelRatio || 1;
+    if (!this.currentPaints || this.currentPaints.theme !== this.theme || this.currentPaints.ratio !== ratio) {
+      this.currentPaints = new Paints(this.theme, ratio, this.colours, this.styles);
     }
-    return this.waitTexture;
+    return this.currentPaints;
   }
 
   isHelpOpen() { return byId("help").open; }
@@ -414,107 +386,13 @@ class App {
     if (this.drawRequest !== 0) cancelAnimationFrame(this.drawRequest);
     this.drawRequest = 0;
     const begin = performance.now();
-    for (const pane of this.shownPanes()) this.timelines[pane].draw();
+    for (const pane of this.shownPanes()) {
+      const timeline = this.timelines[pane];
+      // A window on another screen may keep its size while its pixels change theirs.
+      if (timeline.ratio !== (window.devicePixelRatio || 1)) timeline.resize();
+      timeline.draw();
+    }
     this.lastDrawMs = performance.now() - begin;
     byId("draw-time").textContent = `${formatNs(this.view.end - this.view.begin)} in view, drawn in ${this.lastDrawMs.toFixed(1)} ms`;
   }
 }
-
-// --- starting ---
-
-function showMessage(text) {
-  byId("report").hidden = true;
-  byId("toolbar").hidden = true;
-  byId("message").hidden = false;
-  byId("message-text").textContent = text;
-}
-
-function fillHelp() {
-  const row = (name, says) => html("tr", {}, html("th", {scope: "row"}, html("kbd", {}, name)), html("td", {}, says));
-  byId("help-keys").replaceChildren(...kKeys.map((entry) => row(entry.shown, entry.says)));
-  byId("help-pointer").replaceChildren(...kPointerHelp.map(([name, says]) => row(name, says)));
-}
-
-function listenToPage(app) {
-  document.addEventListener("keydown", (event) => {
-    // What is drawn as a button is one by keyboard too.
-    const node = event.target.closest?.("svg [data-select]");
-    if (node && (event.key === "Enter" || event.key === " ")) {
-      event.preventDefault();
-      node.dispatchEvent(new MouseEvent("click", {bubbles: true}));
-    } else {
-      handleKey(event, app);
-    }
-  });
-  document.addEventListener("click", (event) => {
-    const target = event.target.closest("[data-select], [data-sort]");
-    if (!target) return;
-    if (target.dataset.sort) {
-      const [id, column] = target.dataset.sort.split(" ");
-      app.sortTable(id, Number(column));
-      return;
-    }
-    const [pane, kind, index] = target.dataset.select.split(" ");
-    const isAgain = kind === "op" && app.selectionIn(Number(pane), "op") === Number(index);
-    app.select(isAgain ? null : {pane: Number(pane), kind, index: Number(index)}, true);
-  });
-  const on = (id, run) => byId(id).addEventListener("click", run);
-  on("zoom-in", () => app.zoom(kZoomStep));
-  on("zoom-out", () => app.zoom(1 / kZoomStep));
-  on("fit", () => app.fit());
-  on("critical", () => app.setCritical(!app.showCritical));
-  on("theme", () => app.switchTheme());
-  on("show-help", () => app.showHelp());
-  on("close-help", () => byId("help").close());
-  byId("help").addEventListener("click", (event) => { if (event.target === byId("help")) byId("help").close(); });
-  byId("search").addEventListener("input", (event) => app.search(event.target.value));
-  byId("search").addEventListener("keydown", (event) => {
-    if (event.key === "Enter") app.nextMatch(event.shiftKey ? -1 : 1);
-    if (event.key !== "Escape") return;
-    app.clear();
-    app.timelines[app.activePane].canvas.focus();
-  });
-  [...byId("tabs").children].forEach((button, i) => button.addEventListener("click", () => app.showTab(i)));
-  byId("tabs").addEventListener("keydown", (event) => {
-    const step = {ArrowLeft: -1, ArrowRight: 1}[event.key];
-    if (!step) return;
-    event.preventDefault();
-    app.showTab((app.tab + step + 3) % 3);
-    byId("tabs").children[app.tab].focus();
-  });
-  const pick = () => app.showTraces(Number(byId("pick-0").value), Number(byId("pick-1").value));
-  byId("pick-0").addEventListener("change", pick);
-  byId("pick-1").addEventListener("change", pick);
-  new ResizeObserver(() => app.resize()).observe(byId("timelines"));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", (event) => {
-    if ((app.theme === "dark") !== event.matches) app.switchTheme();
-  });
-}
-
-function start() {
-  let traces;
-  fillHelp();
-  try {
-    traces = readReport(byId("trace-data").textContent);
-  } catch (error) {
-    if (!(error instanceof ReportError)) throw error;
-    showMessage(error.message);
-    return;
-  }
-  // The text is read; a large one need not stay.
-  byId("trace-data").textContent = "";
-  const app = new App(traces);
-  window.megartpReport = app;  // for tests, and for whoever opens the console
-  const options = (traces) => traces.map((trace, i) => html("option", {value: i}, trace.name));
-  byId("pick-0").replaceChildren(...options(traces));
-  byId("pick-1").replaceChildren(html("option", {value: -1}, "none"), ...options(traces));
-  byId("picks").hidden = traces.length < 2;
-  document.title = `${traces.map((trace) => trace.name).join(", ")} – MegaRTP trace`;
-  listenToPage(app);
-  for (const timeline of app.timelines) listenToTimeline(timeline, app);
-  app.showTraces(...app.shown);
-  app.showTab(0);
-  app.draw();
-}
-
-start();

@@ -56,9 +56,40 @@ function layersOf(numNodes, edges) {
   return layer;
 }
 
+// Parts of the graph that nothing connects stand below each other, each laid out by itself.
+function layOutGraph(numNodes, edges) {
+  const part = Int32Array.from({length: numNodes}, (_, node) => node);
+  const root = (node) => {
+    while (part[node] !== node) node = part[node] = part[part[node]];
+    return node;
+  };
+  for (const {from, to} of edges) part[Math.max(root(from), root(to))] = Math.min(root(from), root(to));
+  const parts = new Map();  // by their first node
+  for (let node = 0; node < numNodes; node++) {
+    if (!parts.has(root(node))) parts.set(root(node), {nodes: [], edges: []});
+    parts.get(root(node)).nodes.push(node);
+  }
+  for (const edge of edges) parts.get(root(edge.from)).edges.push(edge);
+  const layouts = [], places = [], routes = [];
+  let width = kNodeWidth, height = 0;
+  for (const {nodes, edges} of parts.values()) {
+    const number = new Map(nodes.map((node, i) => [node, i]));
+    const layout = layOutPart(nodes.length, edges.map((edge) => ({from: number.get(edge.from), to: number.get(edge.to), edge})));
+    if (height > 0) height += kLayerGap;
+    for (const place of layout.places) place.y += height;
+    nodes.forEach((node, i) => { places[node] = layout.places[i]; });
+    routes.push(...layout.routes);
+    width = Math.max(width, layout.width);
+    height += layout.height;
+    layouts.push(layout);
+  }
+  for (const layout of layouts) for (const place of layout.places) place.x += (width - layout.width) / 2;
+  return {places, routes, width, height};
+}
+
 // Places nodes in layers; an edge over several layers passes each through a place of its own, so that it avoids the nodes there.
-function layOutGraph(numNodes, allEdges) {
-  const edges = withoutCircles(numNodes, allEdges);
+function layOutPart(numNodes, givenEdges) {
+  const edges = withoutCircles(numNodes, givenEdges);
   const layer = layersOf(numNodes, edges);
   const places = Array.from({length: numNodes}, (_, node) => ({layer: layer[node], width: kNodeWidth, up: [], down: [], x: 0, y: 0}));
   const connect = (from, to) => { from.down.push(to); to.up.push(from); };
@@ -71,7 +102,7 @@ function layOutGraph(numNodes, allEdges) {
     }
     route.push(places[edge.to]);
     for (let i = 1; i < route.length; i++) connect(route[i - 1], route[i]);
-    return {edge, route};
+    return {edge: edge.edge, route};
   });
   const layers = [];
   for (const place of places) (layers[place.layer] ??= []).push(place);
@@ -98,7 +129,7 @@ function layOutGraph(numNodes, allEdges) {
       x += place.width + kNodeGap;
     }
   });
-  return {places, routes, width, height: layers.length * (kNodeHeight + kLayerGap) - kLayerGap};
+  return {places, routes, width, height: Math.max(0, layers.length * (kNodeHeight + kLayerGap) - kLayerGap)};
 }
 
 function routePath(route) {
@@ -137,6 +168,30 @@ function swatch(app, op, x, y, height, id) {
   return group;
 }
 
+// Moves what a box shows until the node is in it. (scrollIntoView would move the panel around the box too.)
+function scrollBoxTo(box, node) {
+  const inner = node.getBoundingClientRect(), outer = box.getBoundingClientRect();
+  const margin = 8;
+  box.scrollLeft += Math.min(0, inner.left - margin - outer.left) + Math.max(0, inner.right + margin - outer.right);
+  box.scrollTop += Math.min(0, inner.top - margin - outer.top) + Math.max(0, inner.bottom + margin - outer.bottom);
+}
+
+// A selection changes only which node is marked: what has many ops is not laid out anew.
+function showOpGraph(svg, trace, pane, app) {
+  const key = `${app.traces.indexOf(trace)} ${pane} ${app.theme} ${app.showCritical}`;
+  if (svg.dataset.shows !== key) drawOpGraph(svg, trace, pane, app);
+  svg.dataset.shows = key;
+  const selected = app.selection?.pane === pane ? app.selection : null;
+  const task = selected ? app.selectedTask() : -1;
+  const current = selected?.kind === "op" ? selected.index : task >= 0 ? trace.op[task] : -1;
+  svg.querySelectorAll(".node").forEach((node, i) => {
+    node.setAttribute("aria-pressed", String(selected?.kind === "op" && i === current));
+    if (node.classList.contains("current") === (i === current)) return;
+    node.classList.toggle("current", i === current);
+    if (i === current) scrollBoxTo(svg.parentElement, node);
+  });
+}
+
 function drawOpGraph(svg, trace, pane, app) {
   const layout = layOutGraph(trace.ops.length, trace.opEdges);
   const shown = Math.max(layout.width, 360), shift = (shown - layout.width) / 2 + 4;
@@ -154,21 +209,19 @@ function drawOpGraph(svg, trace, pane, app) {
                                       y: first.y + kNodeHeight / 2 + kLayerGap * 0.42}, String(edge.events));
     root.append(svgElement("g", {class: "edge"}, svgElement("title", {}, says),
                            svgElement("path", {d: routePath(route), "marker-end": "url(#op-arrow)",
-                                               "stroke-width": Math.min(4, 1 + Math.log2(edge.events) / 4)}), label));
+                                               "stroke-width": Math.min(2.5, 1 + Math.log2(edge.events) / 6)}), label));
   }
-  const selected = app.selection && app.selection.pane === pane ? app.selection : null;
-  const current = !selected ? -1 : selected.kind === "op" ? selected.index : selected.kind === "task" ? trace.op[selected.index] : -1;
-  trace.ops.forEach((op, i) => root.append(opNode(app, trace, pane, op, i, layout.places[i], i === current)));
+  trace.ops.forEach((op, i) => root.append(opNode(app, trace, pane, op, i, layout.places[i])));
 }
 
-function opNode(app, trace, pane, op, i, place, isCurrent) {
+function opNode(app, trace, pane, op, i, place) {
   const x = place.x - kNodeWidth / 2, y = place.y - kNodeHeight / 2;
   const critical = app.showCritical && op.critical > 0;
   const says = `${op.name}, ${op.kind}: ${plural(op.tasks, "task")}, busy ${formatNs(op.busy)}` +
     (critical ? `, ${formatNs(op.critical)} of the critical path` : "");
   const bar = trace.busy > 0 ? (kNodeWidth - 24) * op.busy / trace.busy : 0;
-  return svgElement("g", {class: `node${isCurrent ? " current" : ""}${critical ? " critical" : ""}`, tabindex: 0, role: "button",
-                          "aria-label": says, "aria-pressed": isCurrent, "data-select": `${pane} op ${i}`},
+  return svgElement("g", {class: `node${critical ? " critical" : ""}`, tabindex: 0, role: "button", "aria-label": says,
+                          "aria-pressed": "false", "data-select": `${pane} op ${i}`},
                     svgElement("title", {}, says),
                     svgElement("rect", {class: "box", x, y, width: kNodeWidth, height: kNodeHeight, rx: 4}),
                     swatch(app, op, x + 1, y + 1, kNodeHeight - 2, `op-texture-${i}`),
@@ -199,7 +252,7 @@ function neighbours(trace, task) {
 
 function drawTaskGraph(svg, trace, pane, task, app) {
   const {before, after, binding} = neighbours(trace, task);
-  const perRow = 3, rowHeight = 42, height = 32;
+  const perRow = 3, rowHeight = 62, height = 44;
   const shownBefore = before.slice(0, kAround), shownAfter = after.slice(0, kAround);
   const rows = (tasks) => Math.ceil(tasks.length / perRow);
   const width = perRow * (kNodeWidth + kNodeGap) - kNodeGap;
@@ -215,25 +268,45 @@ function drawTaskGraph(svg, trace, pane, task, app) {
     const indent = (width - inRow * (kNodeWidth + kNodeGap) + kNodeGap) / 2;
     return {x: indent + (i % perRow) * (kNodeWidth + kNodeGap), y: top + row * rowHeight};
   };
-  const centre = {x: width / 2 - kNodeWidth / 2, y: middleY};
-  const edge = (x0, y0, x1, y1, isStrong) => svg.append(svgElement("path", {
-    class: `task-edge${isStrong ? " strong" : ""}`, "marker-end": "url(#task-arrow)",
-    d: `M${x0},${y0} C${x0},${(y0 + y1) / 2} ${x1},${(y0 + y1) / 2} ${x1},${y1 - 5}`}));
-  const half = kNodeWidth / 2;
-  shownBefore.forEach((other, i) => {
+  const centre = {x: width / 2 - kNodeWidth / 2, y: middleY}, half = kNodeWidth / 2;
+  const edge = (path, isStrong) => svg.append(svgElement("path", {class: `task-edge${isStrong ? " strong" : ""}`,
+                                                                  "marker-end": "url(#task-arrow)", d: path}));
+  const curve = (x0, y0, x1, y1) => ` C${x0},${(y0 + y1) / 2} ${x1},${(y0 + y1) / 2} ${x1},${y1}`;
+  // An edge of the far row goes through the gap beside it in the near one.
+  const gap = (x, i) => {
+    const gaps = [1, 2].map((column) => column * (kNodeWidth + kNodeGap) - kNodeGap / 2);
+    return (Math.abs(gaps[0] - x) <= Math.abs(gaps[1] - x) ? gaps[0] : gaps[1]) + (i % perRow - 1) * 3;
+  };
+  // The latest predecessors and the earliest successors stand next to the task.
+  const atBefore = shownBefore.map((_, i) => {
     const at = place(shownBefore, i, 0);
-    edge(at.x + half, at.y + height, centre.x + half, centre.y, binding.has(other));
+    return {x: at.x, y: (rows(shownBefore) - 1) * rowHeight - at.y};
+  });
+  const atAfter = shownAfter.map((_, i) => place(shownAfter, i, afterY));
+  shownBefore.forEach((other, i) => {
+    const x = atBefore[i].x + half, y = atBefore[i].y + height, end = centre.y - 5;
+    if (i < perRow) {
+      edge(`M${x},${y}${curve(x, y, centre.x + half, end)}`, binding.has(other));
+    } else {
+      const between = gap(x, i), low = y + rowHeight;
+      edge(`M${x},${y}${curve(x, y, between, y + 10)} L${between},${low}${curve(between, low, centre.x + half, end)}`, binding.has(other));
+    }
   });
   shownAfter.forEach((other, i) => {
-    const at = place(shownAfter, i, afterY);
-    edge(centre.x + half, centre.y + height, at.x + half, at.y, false);
+    const x = atAfter[i].x + half, y = centre.y + height, end = atAfter[i].y - 5;
+    if (i < perRow) {
+      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, x, end)}`, false);
+    } else {
+      const between = gap(x, i), top = end + 5 - rowHeight, bottom = top + height;
+      edge(`M${centre.x + half},${y}${curve(centre.x + half, y, between, top)} L${between},${bottom}${curve(between, bottom, x, end)}`, false);
+    }
   });
-  const more = (count, y) => svg.append(svgElement("text", {class: "small", x: width / 2, y, "text-anchor": "middle"}, `and ${formatCount(count)} more`));
-  if (before.length > kAround) more(before.length - kAround, rows(shownBefore) * rowHeight + 5);
+  const more = (count, y) => svg.append(svgElement("text", {class: "edge-label", x: width / 2, y, "text-anchor": "middle"}, `and ${formatCount(count)} more`));
+  if (before.length > kAround) more(before.length - kAround, rows(shownBefore) * rowHeight + 8);
   if (after.length > kAround) more(after.length - kAround, afterY + rows(shownAfter) * rowHeight + 5);
-  shownBefore.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, place(shownBefore, i, 0), height, "predecessor")));
+  shownBefore.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, atBefore[i], height, "predecessor")));
   svg.append(taskNode(app, trace, pane, task, centre, height, "selected"));
-  shownAfter.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, place(shownAfter, i, afterY), height, "successor")));
+  shownAfter.forEach((other, i) => svg.append(taskNode(app, trace, pane, other, atAfter[i], height, "successor")));
 }
 
 function taskNode(app, trace, pane, task, {x, y}, height, what) {
@@ -244,7 +317,8 @@ function taskNode(app, trace, pane, task, {x, y}, height, what) {
                     svgElement("title", {}, says),
                     svgElement("rect", {class: "box", x, y, width: kNodeWidth, height, rx: 4}),
                     swatch(app, trace.ops[trace.op[task]], x + 1, y + 1, height - 2, `task-texture-${what}-${task}`),
-                    svgElement("text", {class: "name", x: x + 16, y: y + 13}, shorten(trace.title(task), 15)),
-                    svgElement("text", {class: "small", x: x + 16, y: y + 26},
+                    svgElement("text", {class: "name", x: x + 16, y: y + 13}, shorten(trace.ops[trace.op[task]].name, 13)),
+                    svgElement("text", {class: "small", x: x + 16, y: y + 25}, shorten(trace.tile[task], 17)),
+                    svgElement("text", {class: "small", x: x + 16, y: y + 38},
                                trace.hasTimes(task) ? `done ${formatNs(trace.done[task])}` : "no record"));
 }

@@ -23,14 +23,15 @@ function expectText(value, where) {
   return value;
 }
 
-function expectTime(value, where) {
-  expect(Number.isFinite(value) && value >= 0, where, "a number of nanoseconds is expected, not below 0");
-  return value;
+// `i` is the place in a column: its text is made only where something is wrong.
+function expectTime(value, where, i = -1) {
+  if (Number.isFinite(value) && value >= 0) return value;
+  throw new ReportError(`${where}${i < 0 ? "" : `[${i}]`}: a number of nanoseconds is expected, not below 0`);
 }
 
-function expectIndex(value, size, where, lowest = 0) {
-  expect(Number.isInteger(value) && value >= lowest && value < size, where, `${JSON.stringify(value)} is no index below ${size}`);
-  return value;
+function expectIndex(value, size, where, lowest = 0, i = -1) {
+  if (Number.isInteger(value) && value >= lowest && value < size) return value;
+  throw new ReportError(`${where}${i < 0 ? "" : `[${i}]`}: ${JSON.stringify(value)} is no index below ${size}`);
 }
 
 // The first position whose value is larger than the limit; values never decrease.
@@ -113,22 +114,22 @@ class Trace {
       expect(values.length === numTasks, `${where}.${name}`, `${values.length} values, but lane has ${numTasks}`);
       return values;
     };
-    const times = (name) => Float64Array.from(column(name), (ns, i) => expectTime(ns, `${where}.${name}[${i}]`));
+    const times = (name) => Float64Array.from(column(name), (ns, i) => expectTime(ns, `${where}.${name}`, i));
     this.numTasks = numTasks;
-    this.lane = Int32Array.from(tasks.lane, (lane, i) => expectIndex(lane, this.laneNames.length, `${where}.lane[${i}]`, -1));
-    this.op = Int32Array.from(column("op"), (op, i) => expectIndex(op, this.ops.length, `${where}.op[${i}]`));
-    this.tile = column("tile").map((tile, i) => expectText(tile, `${where}.tile[${i}]`));
+    this.lane = Int32Array.from(tasks.lane, (lane, i) => expectIndex(lane, this.laneNames.length, `${where}.lane`, -1, i));
+    this.op = Int32Array.from(column("op"), (op, i) => expectIndex(op, this.ops.length, `${where}.op`, 0, i));
+    this.tile = column("tile").map((tile) => expectText(tile, `${where}.tile`));
     this.visible = times("visible");
     this.ready = times("ready");
     this.done = times("done");
     const slack = expectArray(tasks.slack, `${where}.slack`);
     this.slack = slack.length === 0 ? null : Float64Array.from(column("slack"), (ns, i) => {
-      expect(Number.isFinite(ns), `${where}.slack[${i}]`, "a number is expected");
+      if (!Number.isFinite(ns)) throw new ReportError(`${where}.slack[${i}]: a number is expected`);
       return ns;
     });
     for (let i = 0; i < numTasks; i++) {
-      const inOrder = this.visible[i] <= this.ready[i] && this.ready[i] <= this.done[i] && this.done[i] <= this.spanNs;
-      expect(inOrder, `${where}, number ${i}`, "visible <= ready <= done <= span_ns does not hold");
+      if (this.visible[i] <= this.ready[i] && this.ready[i] <= this.done[i] && this.done[i] <= this.spanNs) continue;
+      throw new ReportError(`${where}, number ${i}: visible <= ready <= done <= span_ns does not hold`);
     }
   }
 

@@ -3,6 +3,7 @@
 // What a timeline draws over and above its lanes: overview, events, critical path, and the arrows around the selection.
 
 const kMaxArrows = 160;
+const kCrowdedPx = 8;
 
 function drawOverview(timeline) {
   const {context, app, trace, left, plotPx} = timeline, colours = app.colours;
@@ -21,7 +22,7 @@ function drawOverview(timeline) {
   context.lineTo(left + plotPx, bottom);
   context.fillStyle = colours.curve;
   context.fill();
-  const begin = left + app.view.begin / app.endNs * plotPx, end = left + app.view.end / app.endNs * plotPx;
+  const [begin, end] = [app.view.begin, app.view.end].map((ns) => left + Math.min(1, Math.max(0, ns / app.endNs)) * plotPx);
   context.fillStyle = colours.shade;
   context.fillRect(left, bottom - height, begin - left, height);
   context.fillRect(end, bottom - height, left + plotPx - end, height);
@@ -94,7 +95,7 @@ function drawCriticalStrip(timeline) {
       const style = linkStyle(trace.critical[best].kind), width = Math.max(1, x1 - x0 - (x1 - x0 > 4 ? 1 : 0));
       context.fillStyle = style[app.theme];
       context.fillRect(x0, top, width, height);
-      const pattern = width >= 6 ? app.patterns.get(context, style.texture) : null;
+      const pattern = width >= 6 ? app.paints().pattern(context, style.texture) : null;
       if (pattern) {
         context.fillStyle = pattern;
         context.fillRect(x0, top, width, height);
@@ -117,40 +118,58 @@ function drawCriticalStrip(timeline) {
   });
 }
 
-// Frames around the tasks of the critical path, and a line that leads through them; dashed where it waits.
+// Frames around the tasks of the critical path, and a line that leads through them, dashed where it waits. Where links crowd, the line
+// would hide the lanes: then only the places are marked that the path passes.
 function drawCriticalTasks(timeline) {
-  const {context, app, trace} = timeline, [first, end] = linksInView(timeline);
+  const [first, end] = linksInView(timeline);
   if (first === end) return;
+  const isCrowded = end - first > timeline.plotPx / kCrowdedPx;
+  (isCrowded ? markCriticalTasks : frameCriticalTasks)(timeline, first, end);
+}
+
+function markCriticalTasks(timeline, first, end) {
+  const {context, app, trace} = timeline, barPx = timeline.barPx(), thick = Math.min(barPx, 3);
+  context.fillStyle = app.colours.critical;
+  for (let i = first; i < end; i++) {
+    const link = trace.critical[i];
+    if (!isWork(link) || !trace.hasTimes(link.task)) continue;
+    const x = timeline.x(link.begin), y = timeline.barTop(trace.rowOf(link.task));
+    if (y > timeline.height || y < timeline.lanesTop - thick) continue;
+    context.fillRect(x, y, Math.max(2, timeline.x(link.end) - x), thick);
+  }
+}
+
+function isWork(link) { return link.kind === "compute" || link.kind === "weights"; }
+
+function frameCriticalTasks(timeline, first, end) {
+  const {context, app, trace} = timeline;
   const barPx = timeline.barPx(), bars = new Path2D(), solid = new Path2D(), dashed = new Path2D();
-  const height = (task) => timeline.barTop(trace.rowOf(task)) + barPx / 2;
-  let lastX = -Infinity, lastY = -Infinity, framed = -1;
+  let last = null, framed = -1;  // where the line has come to
   for (let i = first; i < end; i++) {
     const link = trace.critical[i];
     if (!trace.hasTimes(link.task)) continue;
-    const x0 = timeline.x(link.begin), x1 = timeline.x(link.end), y = height(link.task);
-    const works = link.kind === "compute" || link.kind === "weights";
-    if (lastY !== -Infinity && Math.abs(lastY - y) >= 1 && (Math.abs(x0 - lastX) >= 0.5 || Math.abs(lastY - y) >= 1)) {
-      solid.moveTo(lastX, lastY);
+    const top = timeline.barTop(trace.rowOf(link.task)), y = top + barPx / 2;
+    const x0 = timeline.x(link.begin), x1 = timeline.x(link.end);
+    if (last !== null && Math.abs(last.y - y) >= 1) {
+      solid.moveTo(last.x, last.y);
       solid.lineTo(x0, y);
     }
-    if (!works && x1 - x0 >= 1) {
+    if (!isWork(link)) {
       dashed.moveTo(x0, y);
       dashed.lineTo(x1, y);
-    }
-    if (works && framed !== link.task && barPx >= 3) {
-      const begin = timeline.x(trace.ready[link.task]), width = timeline.x(trace.done[link.task]) - begin;
-      if (width >= 3) bars.rect(begin, timeline.barTop(trace.rowOf(link.task)), width - 1, barPx);
+    } else if (framed !== link.task) {
+      const begin = timeline.x(trace.ready[link.task]);
+      bars.rect(begin + 0.5, top + 0.5, Math.max(2, timeline.x(trace.done[link.task]) - begin - 2), barPx - 1);
       framed = link.task;
     }
-    lastX = x1;
-    lastY = y;
+    last = {x: x1, y};
   }
   // A halo, so that the lines stay visible over any op's colour.
-  for (const [style, width] of [[app.colours.back, 4], [app.colours.critical, 2]]) {
+  for (const [style, width] of [[app.colours.back, 3.5], [app.colours.critical, 1.75]]) {
     context.strokeStyle = style;
     context.lineWidth = width;
     context.setLineDash([]);
-    context.stroke(bars);
+    if (style !== app.colours.back) context.stroke(bars);
     context.stroke(solid);
     context.setLineDash([4, 3]);
     context.stroke(dashed);
@@ -204,17 +223,16 @@ function drawTaskArrows(timeline, task) {
   const {trace} = timeline, weak = new Path2D(), strong = new Path2D(), out = new Path2D();
   const middle = (other) => timeline.barTop(trace.rowOf(other)) + timeline.barPx() / 2;
   const connect = (path, from, to) => arrow(path, timeline.x(trace.done[from]), middle(from), timeline.x(trace.ready[to]), middle(to));
-  let left = kMaxArrows;
+  let numWeak = 0, numOut = 0;
   for (const index of trace.waits.groups(task)) {
     const event = trace.events[index];
     if (event.last >= 0) connect(strong, event.last, task);
-    for (const from of event.signallers) if (from !== event.last && trace.hasTimes(from) && left-- > 0) connect(weak, from, task);
+    for (const from of event.signallers) if (from !== event.last && trace.hasTimes(from) && numWeak++ < kMaxArrows) connect(weak, from, task);
   }
-  left = kMaxArrows;
   for (const index of trace.signals.groups(task)) {
-    for (const to of trace.events[index].waiters) if (trace.hasTimes(to) && left-- > 0) connect(out, task, to);
+    for (const to of trace.events[index].waiters) if (trace.hasTimes(to) && numOut++ < kMaxArrows) connect(out, task, to);
   }
-  strokeArrows(timeline, strong, weak, out);
+  strokeArrows(timeline, {strong, weak, numWeak, out, numOut});
 }
 
 function drawEventArrows(timeline, index) {
@@ -229,10 +247,11 @@ function drawEventArrows(timeline, index) {
   for (const to of event.waiters.slice(0, kMaxArrows)) {
     if (trace.hasTimes(to)) arrow(out, x, top, timeline.x(trace.ready[to]), middle(to));
   }
-  strokeArrows(timeline, new Path2D(), weak, out);
+  strokeArrows(timeline, {strong: new Path2D(), weak, numWeak: event.signallers.length, out, numOut: event.waiters.length});
 }
 
-function strokeArrows(timeline, strong, weak, out) {
+// Many arrows are drawn faintly, so that the lanes can be seen through them.
+function strokeArrows(timeline, {strong, weak, numWeak, out, numOut}) {
   const {context, app} = timeline;
   const stroke = (path, width, dash, alpha) => {
     context.globalAlpha = alpha;
@@ -241,8 +260,9 @@ function strokeArrows(timeline, strong, weak, out) {
     context.setLineDash(dash);
     context.stroke(path);
   };
-  stroke(weak, 1, [], 0.55);
-  stroke(out, 1, [5, 3], 0.8);
+  const faint = (count, most) => Math.min(most, 0.16 + 5 / Math.max(1, count));
+  stroke(weak, 1, [], faint(numWeak, 0.6));
+  stroke(out, 1, [5, 3], faint(numOut, 0.8));
   stroke(strong, 2.2, [], 1);
   context.setLineDash([]);
   context.globalAlpha = 1;

@@ -26,9 +26,10 @@ function traceFacts(trace) {
   const parts = [trace.backend !== trace.name ? trace.backend : "", trace.machine, trace.graph, shapes,
                  `${plural(trace.numTasks, "task")} on ${plural(trace.laneNames.length, "lane")}`,
                  `clock ${trace.clock.domain}, ${formatNs(trace.clock.resolutionNs)} steps`];
-  const line = html("p", {class: "facts"}, html("strong", {}, trace.name), ` ${formatNs(trace.spanNs)}`,
-                    html("span", {}, parts.filter((part) => part).join(" · ")));
-  if (trace.lost > 0) line.append(html("span", {class: "warning", role: "note"}, `⚠ ${plural(trace.lost, "record")} lost`));
+  const text = parts.filter((part) => part).join(" · ");
+  const line = html("p", {class: "facts"}, html("strong", {}, `${trace.name} `), html("b", {}, formatNs(trace.spanNs)),
+                    html("span", {title: text}, text));
+  if (trace.lost > 0) line.append(html("em", {class: "warning", role: "note"}, `⚠ ${plural(trace.lost, "record")} lost`));
   return line;
 }
 
@@ -49,7 +50,8 @@ function idleBar(trace, app) {
   parts.forEach((part, i) => {
     if (part.ns <= 0) return;
     const segment = html("span", {title: `${part.reason}: ${formatNs(part.ns)}, ${formatShare(part.ns, whole)} of all lane time`},
-                         html("b", {}, `${part.reason} ${formatShare(part.ns, whole)}`));
+                         // Of a few letters nobody makes a reason; the title and the table have it.
+                         part.ns / total < 0.08 ? null : html("b", {}, `${part.reason} ${formatShare(part.ns, whole)}`));
     segment.style.flex = `${part.ns / total} 1 0`;
     segment.style.background = partBackground(i, app.theme);
     bar.append(segment);
@@ -219,11 +221,13 @@ function opsTable(app) {
     return table(app, "ops", `Ops of ${traces[0].name}`, columns, [...names.values()]);
   }
   for (const member of ["busy", "begin", "end"]) {
-    add(`${member} A`, (row) => figure(row.ops[0], member), (ns) => formatNs(ns));
-    add(`${member} B`, (row) => figure(row.ops[1], member), (ns) => formatNs(ns));
+    columns.push({name: member, value: (row) => figure(row.ops[0], member), text: (row) => {
+      const [a, b] = row.ops.map((op) => formatNs(figure(op, member)));
+      return html("span", {class: "stacked"}, html("span", {}, a), html("span", {}, b));
+    }});
     add("B − A", (row) => figure(row.ops[1], member) - figure(row.ops[0], member), formatDifference);
   }
-  return table(app, "ops", `Ops: A is ${traces[0].name}, B is ${traces[1].name}`, columns, [...names.values()]);
+  return table(app, "ops", `Ops: ${traces[0].name} (A) above, ${traces[1].name} (B) below`, columns, [...names.values()]);
 }
 
 function laneTimeTable(app) {

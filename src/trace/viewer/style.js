@@ -19,14 +19,22 @@ const kOtherLink = {letter: "?", texture: "falling", light: "#cbb68f", dark: "#8
 
 function linkStyle(kind) { return Object.hasOwn(kLinkStyles, kind) ? kLinkStyles[kind] : kOtherLink; }
 
-// Ops of the same name look the same in every trace.
+// An op's name without its layer: what stands before the last dot.
+function nameInLayer(name) { return name.slice(name.lastIndexOf(".") + 1); }
+
+// Ops of the same name look the same in every trace and every layer.
 class OpStyles {
   constructor(traces) {
     this.index = new Map();
-    for (const trace of traces) for (const op of trace.ops) if (!this.index.has(op.name)) this.index.set(op.name, this.index.size);
+    for (const trace of traces) {
+      for (const op of trace.ops) {
+        const name = nameInLayer(op.name);
+        if (!this.index.has(name)) this.index.set(name, this.index.size);
+      }
+    }
   }
   of(op, theme) {
-    const i = this.index.get(op.name);
+    const i = this.index.get(nameInLayer(op.name));
     return {colour: kOpColours[theme][i % kOpColours.light.length], texture: kTextures[(i + Math.floor(i / kOpColours.light.length)) % kTextures.length]};
   }
 }
@@ -43,26 +51,46 @@ const kTexturePaths = {
 };
 const kTextureInk = {light: "rgba(20,28,38,0.30)", dark: "rgba(5,8,12,0.42)"};
 
-// Canvas patterns by texture, made when first asked for.
-class TexturePatterns {
-  constructor(ink, scale) {
-    this.ink = ink;
-    this.scale = scale;
+// Into a square of 8 x 8.
+function strokeTexture(context, texture, ink) {
+  context.strokeStyle = ink;
+  context.lineWidth = texture === "dots" ? 2 : 1.2;
+  context.lineCap = texture === "dots" ? "round" : "butt";
+  context.stroke(new Path2D(kTexturePaths[texture]));
+}
+
+// How everything looks in one theme at one number of device pixels for a pixel of the page; made when first asked for.
+class Paints {
+  constructor(theme, ratio, colours, styles) {
+    Object.assign(this, {theme, ratio, styles});
+    this.pixels = {};
+    for (const name of ["back", "band", "grid", "wait", "muted", "mark", "dim"]) this.pixels[name] = packColour(colours[name]);
+    const period = Math.max(6, Math.round(6 * ratio));
+    // Waiting: a broken line, where there is room for it.
+    this.wait = new Tile(period, (context) => {
+      context.fillStyle = colours.wait;
+      context.fillRect(0, 0, Math.round(period * 2 / 3), period);
+    });
     this.patterns = new Map();
   }
-  get(context, texture) {
+
+  // For each op of a trace {pixel, tile}: the tile is null where the op has no texture.
+  ops(trace) {
+    return trace.ops.map((op) => {
+      const {colour, texture} = this.styles.of(op, this.theme);
+      return {pixel: packColour(colour), tile: texture === "none" ? null : textureTile(colour, texture, kTextureInk[this.theme], this.ratio)};
+    });
+  }
+
+  // A canvas pattern of the texture alone, or null.
+  pattern(context, texture) {
     if (texture === "none") return null;
     if (!this.patterns.has(texture)) {
-      const size = Math.round(8 * this.scale);
-      const tile = new OffscreenCanvas(size, size);
-      const ink = tile.getContext("2d");
-      ink.scale(size / 8, size / 8);
-      ink.strokeStyle = this.ink;
-      ink.lineWidth = texture === "dots" ? 2 : 1.2;
-      ink.lineCap = texture === "dots" ? "round" : "butt";
-      ink.stroke(new Path2D(kTexturePaths[texture]));
+      const size = Math.max(8, Math.round(8 * this.ratio)), tile = new OffscreenCanvas(size, size), strokes = tile.getContext("2d");
+      strokes.scale(size / 8, size / 8);
+      strokeTexture(strokes, texture, kTextureInk[this.theme]);
       const pattern = context.createPattern(tile, "repeat");
-      // The page's unit, not the device's: the canvas is scaled.
+      // In pixels of the page: the canvas is scaled.
       pattern.setTransform(new DOMMatrix().scale(8 / size));
       this.patterns.set(texture, pattern);
     }

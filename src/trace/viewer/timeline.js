@@ -1,56 +1,26 @@
 "use strict";
 
 // One trace on one canvas: where things are, the lanes, and what is under the pointer. What lies over the lanes is in overlays.js.
-// Drawing walks the tasks in view only, and no more than a few rectangles per pixel of a lane reach the canvas: what is narrower
-// than kMinBarPx becomes blocks, whose height says how busy that stretch is.
+// Drawing walks the tasks in view only; what is narrower than kMinBarPx becomes blocks, whose height says how busy that stretch is.
 
 const kMinBarPx = 2;
 const kBlockPx = 3;
 const kLabelMinPx = 30;
 const kMaxLabels = 1200;
-const kCharPx = 6.1;
 const kGutterPx = 92;
 const kRightPx = 12;
 const kOverviewPx = 30;
 const kAxisPx = 20;
+const kAxisStepPx = 90;
 const kEventsPx = 16;
 const kCriticalPx = 20;
 const kMinRowPx = 3;
 const kMaxRowPx = 48;
 
-// Rectangles by key, kept from frame to frame so that drawing allocates nothing.
-class Batches {
-  constructor(size) {
-    this.values = Array.from({length: size}, () => new Float32Array(256));
-    this.used = new Int32Array(size);
-  }
-  clear() { this.used.fill(0); }
-  push(key, x, y, w, h) {
-    let values = this.values[key];
-    const at = this.used[key];
-    if (at + 4 > values.length) {
-      values = new Float32Array(values.length * 2);
-      values.set(this.values[key]);
-      this.values[key] = values;
-    }
-    values[at] = x;
-    values[at + 1] = y;
-    values[at + 2] = w;
-    values[at + 3] = h;
-    this.used[key] = at + 4;
-  }
-  fill(context, key, style) {
-    if (this.used[key] === 0) return;
-    context.fillStyle = style;
-    const values = this.values[key];
-    for (let i = 0; i < this.used[key]; i += 4) context.fillRect(values[i], values[i + 1], values[i + 2], values[i + 3]);
-  }
-}
-
 class Timeline {
   constructor(canvas, pane, app) {
     this.canvas = canvas;
-    this.context = canvas.getContext("2d");
+    this.context = canvas.getContext("2d", {alpha: false});
     this.pane = pane;
     this.app = app;
     this.trace = null;
@@ -62,14 +32,9 @@ class Timeline {
   setTrace(trace) {
     this.trace = trace;
     this.scroll = 0;
-    // One batch per op, then the muted ones, then the marks over what a search found.
-    this.muted = trace.ops.length;
-    this.marks = trace.ops.length + 1;
-    this.bars = new Batches(trace.ops.length + 2);
-    this.textured = new Batches(kTextures.length);
-    this.waits = new Batches(2);
     this.blockBusy = new Float64Array(trace.ops.length);
     this.labels = [];
+    this.paints = null;
     this.curve = null;
   }
 
@@ -104,7 +69,7 @@ class Timeline {
   time(x) { return this.app.view.begin + (x - this.left) / this.scale; }
   rowTop(row) { return this.lanesTop + row * this.app.rowPx - this.scroll; }
   overviewTime(x) { return (x - this.left) / this.plotPx * this.app.endNs; }
-  waitPx() { return this.app.rowPx >= 12 ? 4 : this.app.rowPx >= 7 ? 2 : 1; }
+  waitPx() { return this.app.rowPx >= 20 ? 4 : this.app.rowPx >= 12 ? 3 : this.app.rowPx >= 7 ? 2 : 1; }
   barPx() { return Math.max(1, this.app.rowPx - this.waitPx() - (this.app.rowPx >= 6 ? 2 : 0)); }
   barTop(row) { return this.rowTop(row) + (this.app.rowPx >= 6 ? 1 : 0); }
 
@@ -128,10 +93,10 @@ class Timeline {
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.fillStyle = colours.back;
     context.fillRect(0, 0, this.width, this.height);
-    this.drawBands();
     this.drawGrid();
+    this.drawLanes();
     this.clipped(this.lanesTop, this.lanesPx, () => {
-      this.drawLanes();
+      this.drawLabels();
       if (this.app.showCritical) drawCriticalTasks(this);
       drawSelection(this);
     });
@@ -158,22 +123,9 @@ class Timeline {
     return [first, end];
   }
 
-  drawBands() {
-    const context = this.context, [first, end] = this.rowsInView();
-    context.save();
-    context.beginPath();
-    context.rect(0, this.lanesTop, this.right, this.lanesPx);
-    context.clip();
-    context.fillStyle = this.app.colours.band;
-    for (let row = first; row < end; row++) {
-      if (this.trace.laneOfRow[row] % 2 === 1) context.fillRect(0, this.rowTop(row), this.right, this.app.rowPx);
-    }
-    context.restore();
-  }
-
   drawGrid() {
     const context = this.context, colours = this.app.colours, {begin, end} = this.app.view;
-    const step = axisStep(1 / this.scale, 90);
+    const step = axisStep(1 / this.scale, kAxisStepPx);
     context.font = "11px " + this.app.font;
     context.textBaseline = "middle";
     context.textAlign = "left";
@@ -194,62 +146,79 @@ class Timeline {
   }
 
   drawLanes() {
-    this.bars.clear();
-    this.textured.clear();
-    this.waits.clear();
-    this.labels.length = 0;
-    const [first, end] = this.rowsInView();
-    for (let i = first; i < end; i++) {
-      this.collectWork(this.trace.rows[i], this.barTop(i));
-      this.collectWaits(this.trace.rows[i], this.rowTop(i + 1) - this.waitPx());
+    const {ratio, app} = this, paints = app.paints();
+    if (this.paints !== paints) {
+      this.paints = paints;
+      this.opPaints = paints.ops(this.trace);
     }
-    const context = this.context, {theme, colours} = this.app;
-    this.waits.fill(context, 0, colours.wait);
-    this.waits.fill(context, 1, this.app.waitPattern(context));
-    this.bars.fill(context, this.muted, colours.muted);
-    this.trace.ops.forEach((op, i) => this.bars.fill(context, i, this.app.styles.of(op, theme).colour));
-    kTextures.forEach((texture, i) => this.textured.fill(context, i, this.app.patterns.get(context, texture)));
-    this.bars.fill(context, this.marks, colours.mark);
-    this.drawLabels();
+    const left = Math.round(this.left * ratio), top = Math.round(this.lanesTop * ratio);
+    const width = Math.round(this.right * ratio) - left, height = Math.round(this.height * ratio) - top;
+    if (width <= 0 || height <= 0) return;
+    if (!this.layer || this.layer.width !== width || this.layer.height !== height) this.layer = new PixelLayer(width, height);
+    this.layerTop = top;
+    this.labels.length = 0;
+    const layer = this.layer, [first, end] = this.rowsInView();
+    layer.clear(paints.pixels.back);
+    for (let row = first; row < end; row++) {
+      if (this.trace.laneOfRow[row] % 2 === 0) continue;
+      const y = this.pixelY(this.rowTop(row));
+      layer.rect(0, y, width, this.pixelY(this.rowTop(row + 1)) - y, paints.pixels.band);
+    }
+    const step = axisStep(1 / this.scale, kAxisStepPx);
+    for (let i = Math.ceil(app.view.begin / step); i * step <= app.view.end; i++) {
+      layer.rect(Math.round(Math.round(this.x(i * step) - this.left) * ratio), 0, Math.max(1, Math.round(ratio)), height, paints.pixels.grid);
+    }
+    layer.rect(Math.round((this.x(this.trace.spanNs) - this.left) * ratio), 0, Math.max(1, Math.round(ratio)), height, paints.pixels.dim);
+    for (let i = first; i < end; i++) {
+      this.paintWaits(this.trace.rows[i], this.rowTop(i + 1) - this.waitPx());
+      this.paintWork(this.trace.rows[i], this.barTop(i));
+    }
+    layer.putOn(this.context, left, top);
   }
 
-  collectWork(row, top) {
+  // Device pixels of the layer, from pixels of the page.
+  pixelY(y) { return Math.round(y * this.ratio) - this.layerTop; }
+
+  paintWork(row, top) {
     const kept = this.app.kept[this.pane];
-    const {begin, end} = this.app.view, scale = this.scale, left = this.left, height = this.barPx();
-    const tasks = row.tasks, ready = row.ready, done = row.done;
+    const {begin, end} = this.app.view, scale = this.scale * this.ratio;
+    const tasks = row.tasks, ready = row.ready, done = row.done, least = kMinBarPx * this.ratio;
+    const y = this.pixelY(top), height = Math.max(1, this.pixelY(top + this.barPx()) - y);
     let i = firstAbove(done, begin);
     while (i < tasks.length && ready[i] < end) {
-      const x = left + (ready[i] - begin) * scale, width = (done[i] - ready[i]) * scale;
-      if (width >= kMinBarPx) this.collectBar(row, i++, x, top, width, height, kept);
-      else i = this.collectBlock(row, i, x, top, height, kept);
+      const x = (ready[i] - begin) * scale, width = (done[i] - ready[i]) * scale;
+      if (width >= least) this.paintBar(row, i++, x, y, width, height, kept);
+      else i = this.paintBlock(row, i, x, y, height, kept);
     }
   }
 
-  collectBar(row, i, x, top, width, height, kept) {
+  paintBar(row, i, exactX, y, exactWidth, height, kept) {
+    const {layer, ratio} = this, {pixels} = this.paints;
     const isMuted = kept !== null && kept[row.tasks[i]] === 0;
-    const drawn = width > 4 ? width - 1 : width;
-    this.bars.push(isMuted ? this.muted : row.op[i], x, top, drawn, height);
-    if (kept !== null && !isMuted) this.bars.push(this.marks, x, top, drawn, Math.min(2, height));
-    if (width >= 8 && height >= 6 && !isMuted) {
-      const texture = this.app.styles.of(this.trace.ops[row.op[i]], this.app.theme).texture;
-      if (texture !== "none") this.textured.push(kTextures.indexOf(texture), x, top, drawn, height);
-    }
+    const x = Math.round(exactX);
+    // Neighbours have a gap between them where there is room for one.
+    let width = Math.max(1, Math.round(exactX + exactWidth) - x);
+    if (width > 4 * ratio) width -= Math.max(1, Math.round(ratio));
+    const {pixel, tile} = this.opPaints[row.op[i]];
+    if (isMuted) layer.rect(x, y, width, height, pixels.muted);
+    else if (tile !== null && width >= 8 * ratio && height >= 6 * ratio) layer.tiled(x, y, width, height, tile);
+    else layer.rect(x, y, width, height, pixel);
+    if (kept !== null && !isMuted) layer.rect(x, y, width, Math.min(Math.ceil(2 * ratio), height), pixels.mark);
+    if (width < kLabelMinPx * ratio || height < 9 * ratio || this.labels.length >= kMaxLabels) return;
     // A bar that begins out of view has its label where it becomes visible.
-    const shown = Math.max(x, this.left), room = Math.min(x + drawn, this.right) - shown;
-    if (room >= kLabelMinPx && height >= 9 && this.labels.length < kMaxLabels) {
-      this.labels.push({task: row.tasks[i], x: shown + 4, y: top + height / 2, room: room - 7, isMuted});
-    }
+    const shown = Math.max(x / ratio, 0), room = Math.min((x + width) / ratio, this.right - this.left) - shown;
+    if (room < kLabelMinPx) return;
+    this.labels.push({task: row.tasks[i], x: this.left + shown + 4, y: (y + this.layerTop + height / 2) / ratio, room: room - 7, isMuted});
   }
 
-  // Draws the narrow tasks from i on that begin in one stretch of kBlockPx; returns the next task.
-  collectBlock(row, i, x, top, height, kept) {
-    const {begin, end} = this.app.view, scale = this.scale, left = this.left;
-    const tasks = row.tasks, ready = row.ready, done = row.done, busy = this.blockBusy;
-    const blockX = Math.floor(x / kBlockPx) * kBlockPx;
-    const blockEnd = begin + (blockX + kBlockPx - left) / scale, widest = kMinBarPx / scale;
+  // Paints the narrow tasks from i on that begin in one stretch of kBlockPx; returns the next task.
+  paintBlock(row, i, x, y, height, kept) {
+    const {layer, ratio} = this, {begin, end} = this.app.view, scale = this.scale * ratio;
+    const tasks = row.tasks, ready = row.ready, done = row.done, busy = this.blockBusy, first = i;
+    const width = Math.round(kBlockPx * ratio), blockX = Math.floor(x / width) * width;
+    const blockEnd = Math.min(end, begin + (blockX + width) / scale), widest = kMinBarPx * ratio / scale;
     let total = 0, most = row.op[i], hasKept = false;
-    const first = i;
-    for (; i < tasks.length && ready[i] < blockEnd && ready[i] < end && done[i] - ready[i] < widest; i++) {
+    for (; i < tasks.length && ready[i] < blockEnd && done[i] - ready[i] < widest; i++) {
       const op = row.op[i];
       // Where some tasks stand out, their op gives the colour.
       if (kept !== null && kept[tasks[i]] === 1) {
@@ -260,31 +229,27 @@ class Timeline {
       total += done[i] - ready[i];
       if (!hasKept && busy[op] > busy[most]) most = op;
     }
+    // Rounding may put a task's begin behind the block that it belongs to.
+    if (i === first) i++;
     for (let k = first; k < i; k++) busy[row.op[k]] = 0;
-    // In quarters, so that neighbours meet in few heights.
-    const quarters = Math.min(4, Math.max(1, Math.ceil(4 * total * scale / kBlockPx - 0.2)));
-    const filled = Math.max(1, height * quarters / 4);
+    const share = Math.min(1, total * scale / width), filled = Math.min(height, Math.max(1, Math.ceil(height * share - 0.2)));
     const isMuted = kept !== null && !hasKept;
-    this.bars.push(isMuted ? this.muted : most, blockX, top + height - filled, kBlockPx, filled);
-    if (hasKept) this.bars.push(this.marks, blockX, top, kBlockPx, Math.min(2, height));
+    layer.rect(blockX, y + height - filled, width, filled, isMuted ? this.paints.pixels.muted : this.opPaints[most].pixel);
+    if (hasKept) layer.rect(blockX, y, width, Math.min(Math.ceil(2 * ratio), height), this.paints.pixels.mark);
     return i;
   }
 
-  collectWaits(row, top) {
-    const {begin, end} = this.app.view, scale = this.scale, left = this.left, height = this.waitPx();
-    const ready = row.ready, visible = row.visible;
+  paintWaits(row, top) {
+    const {ratio} = this, {begin, end} = this.app.view, scale = this.scale * ratio;
+    const ready = row.ready, visible = row.visible, wide = 6 * ratio;
+    const y = this.pixelY(top), height = Math.max(1, this.pixelY(top + this.waitPx()) - y);
     let runBegin = 0, runEnd = -1;
-    const flush = () => {
-      if (runEnd <= runBegin) return;
-      const isWide = runEnd - runBegin >= 6;
-      this.waits.push(isWide && height >= 2 ? 1 : 0, runBegin, top, Math.max(0.5, runEnd - runBegin - (isWide ? 1 : 0)), height);
-    };
     for (let i = firstAbove(ready, begin); i < ready.length && row.visibleFrom[i] < end; i++) {
       if (visible[i] >= ready[i] || visible[i] >= end) continue;
-      const x0 = left + (visible[i] - begin) * scale, x1 = left + (ready[i] - begin) * scale;
+      const x0 = (visible[i] - begin) * scale, x1 = (ready[i] - begin) * scale;
       // Waits that can be told apart stay apart.
-      if (x0 > runEnd + 0.5 || (x0 >= runEnd - 0.5 && x1 - x0 >= 6)) {
-        flush();
+      if (x0 > runEnd + 0.5 || (x0 >= runEnd - 0.5 && x1 - x0 >= wide)) {
+        this.paintWait(runBegin, runEnd, y, height);
         runBegin = x0;
         runEnd = x1;
       } else {
@@ -292,20 +257,31 @@ class Timeline {
         runBegin = Math.min(runBegin, x0);
       }
     }
-    flush();
+    this.paintWait(runBegin, runEnd, y, height);
+  }
+
+  paintWait(begin, end, y, height) {
+    if (end <= begin) return;
+    const x = Math.round(begin), width = Math.max(1, Math.round(end) - x);
+    if (width >= 6 * this.ratio && height > this.ratio) this.layer.tiled(x, y, width - Math.round(this.ratio), height, this.paints.wait);
+    else this.layer.rect(x, y, width, height, this.paints.pixels.wait);
   }
 
   drawLabels() {
     const context = this.context;
-    const size = this.app.rowPx >= 16 ? 11 : 10;
+    const size = this.app.rowPx >= 16 ? 11 : 10, width = (text) => context.measureText(text).width;
     context.font = `${size}px ${this.app.font}`;
     context.textBaseline = "middle";
     context.textAlign = "left";
     for (const {task, x, y, room, isMuted} of this.labels) {
-      const name = this.trace.ops[this.trace.op[task]].name, title = this.trace.title(task);
-      const fits = Math.floor(room / (kCharPx * size / 11));
-      const text = title.length <= fits ? title : name.length <= fits ? name : "";
+      const op = this.trace.ops[this.trace.op[task]], text = [this.trace.title(task), op.name].find((text) => width(text) <= room);
       if (!text) continue;
+      // The strokes of a texture do not run through the text.
+      const look = this.app.styles.of(op, this.app.theme);
+      if (!isMuted && look.texture !== "none") {
+        context.fillStyle = look.colour;
+        context.fillRect(x - 2, y - size / 2 - 0.5, width(text) + 4, size + 1);
+      }
       context.fillStyle = isMuted ? this.app.colours.dim : this.app.colours.barInk;
       context.fillText(text, x, y + 0.5);
     }
@@ -320,6 +296,11 @@ class Timeline {
     context.fillText("events", this.left - 8, kOverviewPx + kAxisPx + kEventsPx / 2);
     if (this.app.showCritical) context.fillText("critical path", this.left - 8, this.criticalTop + kCriticalPx / 2);
     context.fillText("lanes busy", this.left - 8, kOverviewPx / 2);
+    context.fillStyle = colours.band;
+    for (let row = first; row < end; row++) {
+      const top = Math.max(this.lanesTop, this.rowTop(row));
+      if (this.trace.laneOfRow[row] % 2 === 1) context.fillRect(0, top, this.left, this.rowTop(row + 1) - top);
+    }
     context.fillStyle = colours.text;
     let free = this.lanesTop;
     for (let row = first; row < end; row++) {

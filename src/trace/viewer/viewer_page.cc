@@ -13,7 +13,8 @@ std::string viewer_page(std::string_view json) {
   std::string page;
   page.reserve(num_bytes);
   for (const std::string_view piece : text.before_data) page += piece;
-  // In JSON '<' occurs in strings only, where an escape means the same; a script element would take "</script" for its end.
+  // In JSON '<' occurs in strings only, where an escape means the same; a script element would take "</script" for its
+  // end.
   for (const char c : json) {
     if (c == '<') {
       page += "\\u003c";

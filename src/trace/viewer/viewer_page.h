@@ -1,5 +1,5 @@
-// The page of the HTML report, with a trace's data in it. The page is carried inside the library; its sources and the format of
-// the data are described in this folder's README.md.
+// The page of the HTML report, with a trace's data in it. The page is carried inside the library; its sources and the
+// format of the data are described in this folder's README.md.
 #pragma once
 
 #include <span>
