@@ -197,7 +197,7 @@ Result<Trace> trace_of_simulation(const KernelPlan& plan, std::span<const TaskCo
                          part.is_read ? abi::kTraceRoleWeights : abi::kTraceRoleCompute, 0, part.begin_ns,
                          part.end_ns});
   TraceMeta meta;
-  meta.name = fmt::format("{}, simulated", plan.target);
+  meta.name = fmt::format("{}, {}, simulated", plan.target, plan.packer);
   meta.backend = "simulated";
   meta.machine = plan.target;
   meta.schedule = "static";

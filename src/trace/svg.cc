@@ -15,7 +15,8 @@ constexpr double kTop = 30;
 // Hues that are told apart in light and dark; ops beyond them start over.
 constexpr std::string_view kSvgColors[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
                                            "#ee7733", "#009988", "#997700", "#6699cc", "#cc3311", "#777777"};
-constexpr std::string_view kLinkColors[] = {"#4477aa", "#228833", "#ee6677", "#ccbb44", "#777777"};
+// By LinkKind; none of them is an op's.
+constexpr std::string_view kLinkColors[] = {"#5d7a99", "#9bb4cc", "#d62728", "#e8a838", "#b0b0b0"};
 
 std::string xml_text(std::string_view text) {
   std::string out;
@@ -145,12 +146,14 @@ class SvgWriter {
         width, height,
         xml_text(fmt::format("{}: {}, {:.1f} us", trace_.meta.name, trace_.meta.graph,
                              static_cast<double>(trace_.meta.span_ns) / 1e3)));
+    const bool in_ms = trace_.meta.span_ns > 10'000'000;
     for (int i = 0; i <= 10; ++i) {
       const double x = kLabelWidth + kChartWidth * i / 10;
       fmt::format_to(std::back_inserter(out),
                      "<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1:.0f}\" x2=\"{0:.1f}\" y2=\"{2:.0f}\"/>\n"
-                     "<text x=\"{0:.1f}\" y=\"18\" text-anchor=\"middle\">{3:.1f} us</text>\n",
-                     x, kTop - 6, height - 6, static_cast<double>(trace_.meta.span_ns) * i / 1e4);
+                     "<text x=\"{0:.1f}\" y=\"18\" text-anchor=\"{4}\">{3:.1f} {5}</text>\n",
+                     x, kTop - 6, height - 6, static_cast<double>(trace_.meta.span_ns) * i / (in_ms ? 1e7 : 1e4),
+                     i == 10 ? "end" : "middle", in_ms ? "ms" : "us");
     }
     return out;
   }
