@@ -100,6 +100,19 @@ TEST(CpuThreads, RecordsTasksWhereThereIsRoom) {
   }
 }
 
+TEST(CpuThreads, AFailedRunLeavesNoTrace) {
+  Buffers buffers(5 * 8);
+  CpuThreadsOptions options;
+  options.lose_signals_of = 0;
+  const auto e = prepare(chain_plan(5, 3), options);
+  buffers.bind(*e);
+  ASSERT_TRUE(e->record_trace(10));
+  const auto stats = e->run();
+  ASSERT_FALSE(stats);
+  EXPECT_EQ(stats.error().code, ErrorCode::kDeadlock);
+  EXPECT_EQ(e->raw_trace(), nullptr);
+}
+
 TEST(CpuThreads, AddressesMayChangeBetweenRuns) {
   Buffers one(4 * 8);
   Buffers two(4 * 8);

@@ -26,7 +26,7 @@ Status ThreadsExecutable::record_trace(uint32_t records_per_worker) {
                                                       " trace records a worker: " + e.what());
   }
   logs_ = std::move(logs);
-  raw_ = {};
+  has_raw_ = false;
   return {};
 }
 
@@ -49,6 +49,7 @@ double clock_resolution_ns() {
 void ThreadsExecutable::collect_trace(uint64_t begin_ns, uint64_t end_ns) {
   static const double kResolution = clock_resolution_ns();
   raw_ = {};
+  has_raw_ = true;
   raw_.clock_domain = "steady_clock";
   raw_.resolution_ns = kResolution;
   raw_.begin = begin_ns;
@@ -71,7 +72,7 @@ Result<RunStats> ThreadsExecutable::run() {
   abort_.store(false, std::memory_order_relaxed);
   runtime_.take_times(runtime_.options().collect_stats || is_recording());
   for (TraceLog& log : logs_) log.clear();
-  raw_ = {};
+  has_raw_ = false;
   const uint64_t start_ns = trace_clock_ns();
   if (Status ok = run_round(); !ok) {
     runtime_.start_over();

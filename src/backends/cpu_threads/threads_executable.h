@@ -27,7 +27,7 @@ class ThreadsExecutable : public Executable {
   const FaultDump* fault() const override { return dump_.records.empty() ? nullptr : &dump_; }
   Result<RunStats> run() override;
   Status record_trace(uint32_t records_per_worker) override;
-  const RawTrace* raw_trace() const override { return logs_.empty() ? nullptr : &raw_; }
+  const RawTrace* raw_trace() const override { return has_raw_ ? &raw_ : nullptr; }
 
  protected:
   ThreadsExecutable(std::shared_ptr<const KernelPlan> plan, const CpuThreadsOptions& options)
@@ -62,6 +62,7 @@ class ThreadsExecutable : public Executable {
 
   std::vector<TraceLog> logs_;  // of each worker; none: nothing is recorded
   RawTrace raw_;
+  bool has_raw_ = false;
 };
 
 }  // namespace megartp
