@@ -1,6 +1,7 @@
 // The chart for terminals, and the tables below it.
 #include <algorithm>
 #include <cctype>
+#include <functional>
 #include <iterator>
 #include <utility>
 
@@ -15,6 +16,7 @@ constexpr std::string_view kOpLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklm
 constexpr int kOpColors[] = {33, 203, 71, 178, 80, 133, 208, 37, 136, 110, 160, 245};  // of 256
 constexpr char kWaitMark = '.';
 constexpr size_t kMaxOverlapLines = 6;
+constexpr size_t kMaxOpLines = 40;
 
 class TextWriter {
  public:
@@ -120,20 +122,36 @@ class TextWriter {
       if (lane < shown) lane_row(trace_.lanes[lane].name, first, at);
     }
     if (shown < trace_.lanes.size()) line("... and {} more lanes (--lanes)", trace_.lanes.size() - shown);
-    row_label("critical");
-    std::string marks(columns_, ' ');
-    std::vector<uint32_t> op_of(columns_, 0);
+    path_row();
+  }
+
+  // Per column the kind of link, or the op, that had the most of it.
+  void path_row() {
+    struct Mark {
+      char mark = ' ';
+      uint32_t op = 0;
+      double ns = 0;
+    };
+    std::vector<std::vector<Mark>> marks(columns_);
     for (const CriticalLink& link : t_.analysis.critical)
       spread(link.begin_ns, link.end_ns, [&](size_t c, double ns) {
-        if (ns < column_ns_ / 2) return;
-        op_of[c] = trace_.tasks[link.task].op;
-        marks[c] = link_mark(link);
+        const char mark = link_mark(link);
+        const auto at = std::ranges::find(marks[c], mark, &Mark::mark);
+        if (at == marks[c].end())
+          marks[c].push_back({mark, trace_.tasks[link.task].op, ns});
+        else
+          at->ns += ns;
       });
-    for (size_t c = 0; c < columns_; ++c)
-      if (std::isalpha(static_cast<unsigned char>(marks[c])) != 0)
-        cell(marks[c], op_of[c]);
+    row_label("critical");
+    for (const std::vector<Mark>& column : marks) {
+      const auto most = std::ranges::max_element(column, {}, &Mark::ns);
+      if (most == column.end())
+        out_ += ' ';
+      else if (std::isalpha(static_cast<unsigned char>(most->mark)) != 0)
+        cell(most->mark, most->op);
       else
-        out_ += marks[c];
+        out_ += most->mark;
+    }
     out_ += "|\n\n";
   }
   char link_mark(const CriticalLink& link) const {
@@ -151,7 +169,13 @@ class TextWriter {
     std::vector<uint64_t> least(trace_.ops.size(), ~uint64_t{0});
     for (size_t t = 0; t < trace_.tasks.size(); ++t)
       least[trace_.tasks[t].op] = std::min(least[trace_.tasks[t].op], t_.analysis.slack_ns[t]);
-    for (const uint32_t op : shown_ops_) {
+    std::vector<uint32_t> rows = shown_ops_;
+    if (rows.size() > kMaxOpLines) {
+      std::ranges::stable_sort(rows, std::greater<>(), [this](uint32_t op) { return t_.analysis.ops[op].busy_ns; });
+      rows.resize(kMaxOpLines);
+      std::ranges::sort(rows);
+    }
+    for (const uint32_t op : rows) {
       const OpTime& time = t_.analysis.ops[op];
       cell(letter_of_[op], op);
       line("  {:<20} {:>6} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>11.1f} {:>12.1f}", trace_.ops[op].name,
