@@ -1,5 +1,6 @@
 // Slack: how much later a task could have been done, all tiles and lags as they were, without a later end of the run.
 #include <algorithm>
+#include <ranges>
 
 #include "trace/analysis.h"
 #include "trace/dependencies.h"
@@ -20,11 +21,11 @@ class SlackSolver {
     for (const TraceTask& t : trace_.tasks) end = std::max(end, t.done_ns);
     late_.assign(num_tasks_ + trace_.events.size(), end);
     const std::vector<uint32_t> order = topological_order();
-    for (auto node = order.rbegin(); node != order.rend(); ++node) {
-      if (*node >= num_tasks_)
-        relax_event(*node - num_tasks_);
+    for (const uint32_t node : std::views::reverse(order)) {
+      if (node >= num_tasks_)
+        relax_event(node - num_tasks_);
       else
-        relax_task(*node);
+        relax_task(node);
     }
     std::vector<uint64_t> slack(num_tasks_);
     for (uint32_t t = 0; t < num_tasks_; ++t) slack[t] = late_[t] - std::min(late_[t], trace_.tasks[t].done_ns);
@@ -56,7 +57,7 @@ class SlackSolver {
     const auto let_go = [&](uint32_t node) {
       if (--missing[node] == 0) order.push_back(node);
     };
-    for (size_t i = 0; i < order.size(); ++i) {
+    for (size_t i = 0; i < order.size(); ++i) {  // NOLINT(modernize-loop-convert): the list grows
       const uint32_t node = order[i];
       if (node >= num_tasks_) {
         for (const EventWait& w : trace_.events[node - num_tasks_].waits) let_go(w.task);
