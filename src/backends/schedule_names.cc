@@ -4,6 +4,10 @@
 
 namespace megartp {
 
+Status Executable::record_trace(uint32_t /*records_per_worker*/) {
+  return make_error(ErrorCode::kUnsupported, "this backend does not record traces");
+}
+
 std::string_view to_string(Schedule schedule) { return schedule == Schedule::kStatic ? "static" : "dynamic"; }
 
 std::string_view to_string(Dispatch dispatch) {

@@ -25,6 +25,10 @@ struct TargetDesc {
   double event_latency_us = 0;  // signal to wait, one way
   double signal_us = 0;         // each further signal of a task
   double contended_add_us = 0;  // each add to a counter that others add to as well
+  // For the simulator (plan/simulate.h); packers do not look at them yet.
+  double worker_gb_per_s = 0;   // what one worker alone can read; 0: its even share of the chip's
+  uint32_t prefetch_bytes = 0;  // weights that a worker holds of tasks whose inputs are not there yet
+  double launch_us = 0;         // from the start of a run to the first instruction
 };
 
 // What lowering's event modes go by, for so many workers (0: the target's own).
