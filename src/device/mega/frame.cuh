@@ -151,8 +151,8 @@ __device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s,
   const uint64_t begin = global_timer();
   for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
     if (i % 16 != 0) continue;
-    const bool is_late = global_timer() - begin > p.deadline_ns / 4;
-    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index, abi::kFaultPhaseWaiting, 0, static_cast<uint32_t>(bar - reinterpret_cast<uint64_t*>(&s.bar)), parity, 0}, is_late);
+    const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
+    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
   }
 }
 
@@ -228,7 +228,8 @@ struct MegaContext {
 template <int kWarps>
 __device__ inline float mega_sum(MegaContext& c, float v) {
   v = warp_sum(v);
-  if (lane_index() == 0) c.s.reduce[warp_index()] = v;
+  const uint32_t warp = warp_index();  // by all lanes
+  if (lane_index() == 0) c.s.reduce[warp] = v;
   c.sync_consumers();
   float sum = 0.0F;
 #pragma unroll

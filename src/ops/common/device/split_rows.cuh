@@ -1,7 +1,7 @@
 // Split-K sums meet in the shared memory of a cluster, whose CTAs are the splits of one tile of 128 columns: every CTA
 // sends its sums of token t to CTA t % splits, which adds them in ascending order of the splits.
 //
-// The copies go through the copy engine and complete on the receiver's barrier, so that nobody needs a fence of the
+// The copies between CTAs go through the copy engine and complete on the receiver's barrier, so that nobody needs a fence of the
 // whole GPU.
 #pragma once
 
@@ -42,7 +42,7 @@ struct SplitRows {
     if (threadIdx.x == 0) {
       mbarrier_init(arrived, 1);
       mbarrier_init_fence();
-      mbarrier_arrive_expect(arrived, rows_of(cluster_rank(), m_count) * kSplits * 512);
+      mbarrier_arrive_expect(arrived, rows_of(cluster_rank(), m_count) * (kSplits - 1) * 512);
       smem.init();
     }
     frame.enter();
@@ -61,13 +61,20 @@ struct SplitRows {
     // Every stage has been consumed by everyone: the ring's memory is free for the rows.
     float* rows = reinterpret_cast<float*>(smem.ring);
     named_barrier(1, S::kConsumers);
-    sums.for_each(thread, [&](uint32_t n, uint32_t token, float v) { rows[token * kStride + n] = v; });
-    fence_async_shared();
-    named_barrier(1, S::kConsumers);
     const uint32_t split = cluster_rank();
-    for (uint32_t token = thread; token < m_count; token += S::kConsumers)
-      cluster_copy(received + (token / kSplits * kSplits + split) * 128, rows + token * kStride, 512, arrived,
-                   token % kSplits);
+    // This CTA's own rows take no copy: the copy engine refuses one to oneself in a kernel without a cluster.
+    sums.for_each(thread, [&](uint32_t n, uint32_t token, float v) {
+      float* own = received + (token / kSplits * kSplits + split) * 128;
+      (token % kSplits == split ? own : rows + token * kStride)[n] = v;
+    });
+    if constexpr (kSplits > 1) fence_async_shared();
+    named_barrier(1, S::kConsumers);
+    if constexpr (kSplits > 1) {
+      for (uint32_t token = thread; token < m_count; token += S::kConsumers)
+        if (token % kSplits != split)
+          cluster_copy(received + (token / kSplits * kSplits + split) * 128, rows + token * kStride, 512, arrived,
+                       token % kSplits);
+    }
   }
   __device__ void wait() const { mbarrier_wait(arrived, 0); }
   // Row `i` of this CTA's (token rank + i * splits), four columns a lane.
