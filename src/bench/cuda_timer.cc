@@ -56,18 +56,8 @@ Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
   const std::shared_ptr<const LoadedCode> code =
       MEGARTP_TRY(LoadedCode::load(context_, *p.plan, timer_options_.compile));
   const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
-  for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {
-    auto exec = MEGARTP_TRY(CudaGraphExecutable::create(p.plan, code));
-    MEGARTP_TRY(copies_->bind(*exec, i));
-    for (const auto& [name, buffer] : inputs.tensors) {
-      const cuda_graph::DeviceTensor* t = exec->tensors().find(name);
-      if (t != nullptr && t->is_used())
-        MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-    }
-    MEGARTP_TRY(exec->allocate_unbound());
-    MEGARTP_TRY(exec->prepare());
-    p.executables.push_back(std::move(exec));
-  }
+  for (uint32_t i = 0; i < timer_options_.num_copies; ++i)
+    p.executables.push_back(MEGARTP_TRY(copies_->make_executable(p.plan, code, i, inputs)));
   p.is_small = p.plan->num_bytes() * timer_options_.num_copies < 2 * context_->info().l2_bytes;
   return p;
 }

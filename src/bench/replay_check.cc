@@ -82,13 +82,7 @@ class Replays {
     const auto code = MEGARTP_TRY(LoadedCode::load(context_, *plan, compile));
     Contestant c;
     c.name = to_string(mode);
-    c.executable = MEGARTP_TRY(CudaGraphExecutable::create(plan, code));
-    MEGARTP_TRY(copies_.bind(*c.executable, 0));
-    for (const auto& [name, buffer] : run_.inputs.tensors)
-      if (run_.graph.find_tensor(name).valid())
-        MEGARTP_TRY(c.executable->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-    MEGARTP_TRY(c.executable->allocate_unbound());
-    MEGARTP_TRY(c.executable->prepare());
+    c.executable = MEGARTP_TRY(copies_.make_executable(plan, code, 0, run_.inputs));
     c.stream = MEGARTP_TRY(cuda::make_stream(context_->api()));
     contestants_.push_back(std::move(c));
     return {};

@@ -59,6 +59,21 @@ Status WeightCopies::bind(cuda_graph::CudaGraphExecutable& executable, uint32_t 
   return {};
 }
 
+Result<std::unique_ptr<cuda_graph::CudaGraphExecutable>> WeightCopies::make_executable(
+    std::shared_ptr<const LaunchPlan> plan, std::shared_ptr<const cuda_graph::LoadedCode> code, uint32_t i,
+    const glm52::Inputs& inputs) {
+  auto exec = MEGARTP_TRY(cuda_graph::CudaGraphExecutable::create(std::move(plan), std::move(code)));
+  MEGARTP_TRY(bind(*exec, i));
+  for (const auto& [name, buffer] : inputs.tensors) {
+    const cuda_graph::DeviceTensor* t = exec->tensors().find(name);
+    if (t != nullptr && t->is_used())
+      MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
+  }
+  MEGARTP_TRY(exec->allocate_unbound());
+  MEGARTP_TRY(exec->prepare());
+  return exec;
+}
+
 uint64_t WeightCopies::bytes_per_copy() const {
   uint64_t bytes = 0;
   for (const auto* map : {&plain_, &packed_})
