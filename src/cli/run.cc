@@ -41,6 +41,7 @@ struct RunArgs {
   LaunchArgs launch;
   int64_t replays = 0;
   bool fuzz = false;
+  std::string kernel_trace;
   bool explore = false;
   uint64_t max_executions = 1000;
   bool check = false;
@@ -179,8 +180,14 @@ int run_run(RunArgs& a) {
         a.common, "run");
   if (a.launch_given && !is_launch_backend(a.backend))
     return print_error(
+        Error{
+            ErrorCode::kInvalidArgument,
+            "run: --edge, --level, --replays, --fuzz and --kernel-trace go with the backends serial, pdl, dag and cmp"},
+        a.common, "run");
+  if (!a.kernel_trace.empty() && (a.fuzz || a.kernel_trace == "-"))
+    return print_error(
         Error{ErrorCode::kInvalidArgument,
-              "run: --edge, --level, --replays and --fuzz go with the backends serial, pdl, dag and cmp"},
+              "run: --kernel-trace needs a file, and goes without --fuzz, whose delays would be in the times"},
         a.common, "run");
   if (is_launch_backend(a.backend) && (a.packing_given || a.explore || !a.plan_file.empty()))
     return print_error(
@@ -228,6 +235,12 @@ int run_run(RunArgs& a) {
       json["replays"] = replays_json(replays);
     else
       print_replays(replays);
+  }
+  if (!a.kernel_trace.empty()) {
+    Json trace;
+    value_or_exit(trace_kernels(run, a.backend, a.launch, a.kernel_trace, a.common.json ? &trace : nullptr), a.common,
+                  "run");
+    if (a.common.json) json["kernel_trace"] = std::move(trace);
   }
   if (a.common.json) print_json("run", std::move(json));
   return report.passed() && replays_agree ? 0 : exit_code(ErrorCode::kMismatch);
@@ -281,6 +294,9 @@ Command add_run_command(CLI::App& root) {
                   "GPU: replay serial, pdl, dag and cmp so often on inputs that change and compare them bit for bit")
       ->check(CLI::Range(0, 10000000));
   app->add_flag("--fuzz", a.fuzz, "GPU: device code with delays at random places");
+  app->add_option("--kernel-trace", a.kernel_trace,
+                  "GPU: one more replay, cold, that writes when each CTA entered, had its inputs and ended to this CSV "
+                  "file, and prints a summary");
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
   app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
   app->footer(
@@ -298,7 +314,7 @@ Command add_run_command(CLI::App& root) {
                                       app->count("--lose-signals-of") >
                                   0;
             args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") +
-                                     app->count("--replays") + app->count("--fuzz") >
+                                     app->count("--replays") + app->count("--fuzz") + app->count("--kernel-trace") >
                                  0;
             return run_run(*args);
           }};
