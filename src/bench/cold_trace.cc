@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda_graph/cuda_graph_executable.h"
 #include "bench/cuda_frame.h"
 #include "bench/weight_copies.h"
 
@@ -53,8 +54,18 @@ class ColdReplays {
 
   Result<Executables> make(const std::shared_ptr<const LoadedCode>& code) {
     Executables list;
-    for (uint32_t i = 0; i < options_.num_copies; ++i)
-      list.push_back(MEGARTP_TRY(copies_.make_executable(plan_, code, i, run_.inputs)));
+    for (uint32_t i = 0; i < options_.num_copies; ++i) {
+      auto exec = MEGARTP_TRY(CudaGraphExecutable::create(plan_, code));
+      MEGARTP_TRY(copies_.bind(*exec, i));
+      for (const auto& [name, buffer] : run_.inputs.tensors) {
+        const cuda::DeviceTensor* t = exec->tensors().find(name);
+        if (t != nullptr && t->is_used())
+          MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
+      }
+      MEGARTP_TRY(exec->allocate_unbound());
+      MEGARTP_TRY(exec->prepare());
+      list.push_back(std::move(exec));
+    }
     return list;
   }
 
@@ -69,7 +80,7 @@ class ColdReplays {
   Status compare(const CudaGraphExecutable& plain, const CudaGraphExecutable& traced) const {
     for (const TensorInfo& t : run_.graph.tensors()) {
       if (t.storage != Storage::kOutput && t.storage != Storage::kState) continue;
-      const cuda_graph::DeviceTensor* tensor = plain.tensors().find(t.name);
+      const cuda::DeviceTensor* tensor = plain.tensors().find(t.name);
       if (tensor == nullptr || !tensor->is_used()) continue;
       std::vector<std::byte> want(tensor->num_bytes);
       std::vector<std::byte> got(tensor->num_bytes);

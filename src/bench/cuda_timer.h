@@ -1,6 +1,7 @@
 // Times launch plans of attention-pre on the GPU, by the protocol of cuda_frame.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -20,6 +21,7 @@ struct CudaTimerOptions {
   bool with_read = true;  // also a kernel that reads as many bytes
   uint64_t seed = 1;      // of the inputs
   codegen::CompileOptions compile;
+  bool is_cooperative = true;  // launches of the persistent kernel
 };
 
 class CudaTimer {
@@ -47,7 +49,11 @@ class CudaTimer {
             const CudaTimerOptions& timer_options);
   Result<const glm52::Inputs*> inputs_of(const Batch& batch);
   Result<Prepared> prepare(const BenchCase& c);
+  using MakeExecutable = std::function<Result<std::unique_ptr<cuda::DeviceExecutable>>()>;
+  Result<MakeExecutable> graph_maker(const LaunchPlan& plan) const;
+  Result<MakeExecutable> mega_maker(const BenchCase& c) const;
   Result<std::vector<double>> time_cold(const Prepared& p);
+  Status check_runs(const Prepared& p) const;
   Result<BenchRow> time_prepared(const BenchCase& c, const Prepared& p);
 
   glm52::Config config_;

@@ -41,6 +41,7 @@ class LoadedCode {
   LoadedCode& operator=(const LoadedCode&) = delete;
 
   const cuda::Context& context() const { return *context_; }
+  const std::shared_ptr<const cuda::Context>& shared_context() const { return context_; }
   cuda::FunctionHandle function(uint32_t kernel) const { return functions_[module_of_kernel_[kernel]]; }
   const cuda::Module& module(uint32_t kernel) const { return modules_[module_of_kernel_[kernel]]; }
   const codegen::CompiledKernel& code(uint32_t kernel) const {
