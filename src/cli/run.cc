@@ -43,6 +43,7 @@ struct RunArgs {
   MegaArgs mega;
   int64_t replays = 0;
   bool fuzz = false;
+  std::string kernel_trace;
   bool explore = false;
   uint64_t max_executions = 1000;
   bool check = false;
@@ -193,7 +194,9 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
 std::string_view misused_options(const RunArgs& a) {
   if (!a.input.empty() && a.sizes_given) return "run: --input fixes the batch; --m, --kv and --requests go without it";
   if (a.launch_given && !is_launch_backend(a.backend))
-    return "run: --edge, --level and --only go with the backends serial, pdl, dag and cmp";
+    return "run: --edge, --level, --only and --kernel-trace go with the backends serial, pdl, dag and cmp";
+  if (!a.kernel_trace.empty() && (a.fuzz || a.kernel_trace == "-"))
+    return "run: --kernel-trace needs a file, and goes without --fuzz, whose delays would be in the times";
   if (a.replays_given && !a.is_on_gpu())
     return "run: --replays and --fuzz go with the backends serial, pdl, dag, cmp and mega";
   if (is_launch_backend(a.backend) && (a.packing_given || a.explore || !a.plan_file.empty()))
@@ -228,6 +231,15 @@ bool run_replays(const RunArgs& a, const glm52::LayerRun& run, std::shared_ptr<c
   return replays.mismatches.empty();
 }
 
+// Traces one more replay, where that was asked for.
+void trace_kernel_times(const RunArgs& a, const glm52::LayerRun& run, Json& json) {
+  if (a.kernel_trace.empty()) return;
+  Json trace;
+  value_or_exit(trace_kernels(run, a.backend, a.launch, a.kernel_trace, a.common.json ? &trace : nullptr), a.common,
+                "run");
+  if (a.common.json) json["kernel_trace"] = std::move(trace);
+}
+
 int run_run(RunArgs& a) {
   if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
   if (a.backend != "cpu-threads" && a.backend != "cpu-reference" && !a.is_on_gpu())
@@ -254,6 +266,7 @@ int run_run(RunArgs& a) {
   else
     print_report(run, report, a.common);
   const bool replays_agree = run_replays(a, run, report.plan, json);
+  trace_kernel_times(a, run, json);
   if (a.common.json) print_json("run", std::move(json));
   return report.passed() && replays_agree ? 0 : exit_code(ErrorCode::kMismatch);
 }
@@ -309,6 +322,9 @@ Command add_run_command(CLI::App& root) {
          "bit")
       ->check(CLI::Range(0, 10000000));
   app->add_flag("--fuzz", a.fuzz, "GPU: device code with delays at random places");
+  app->add_option("--kernel-trace", a.kernel_trace,
+                  "GPU: one more replay, cold, that writes when each CTA entered, had its inputs and ended to this CSV "
+                  "file, and prints a summary");
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
   app->add_flag("--keep-intermediates", a.keep_intermediates, "Write gate, index_q, index_k, kv_latent, k_pe too");
   app->footer(
@@ -329,7 +345,8 @@ Command add_run_command(CLI::App& root) {
                                   0;
             args->repeat_given = app->count("--repeat") > 0;
             args->lose_given = app->count("--lose-signals-of") > 0;
-            args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") > 0;
+            args->launch_given =
+                app->count("--edge") + app->count("--level") + app->count("--only") + app->count("--kernel-trace") > 0;
             args->replays_given = app->count("--replays") + app->count("--fuzz") > 0;
             return run_run(*args);
           }};

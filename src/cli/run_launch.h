@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "bench/cold_trace.h"
 #include "bench/replay_check.h"
 #include "cli/launch_options.h"
 #include "models/glm52/layer_run.h"
@@ -15,6 +16,10 @@ bool is_launch_backend(std::string_view backend);
 Result<uint32_t> check_gpu();
 Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
                                                    const LaunchArgs& args, bool fuzz, const CommonOptions& common);
+// One cold replay of the backend, of which every CTA's times go to a CSV file; with `json` a summary into it, else a
+// table to stdout.
+Status trace_kernels(const glm52::LayerRun& run, const std::string& backend, const LaunchArgs& args,
+                     const std::string& file, Json* json);
 struct ReplayArgs {
   int64_t num_replays = 0;
   uint64_t seed = 1;

@@ -1,6 +1,10 @@
 // The frame of an ordinary kernel: its tile is its CTA, its inputs are ready when the grid dependency wait returns.
+//
+// MEGARTP_FUZZ=1 adds delays at random places, MEGARTP_TRACE=1 a record a CTA of when it did what (abi/kernel_trace.h).
+// Without them nothing of either is left in the code.
 #pragma once
 
+#include "abi/kernel_trace.h"
 #include "device/ptx.cuh"
 
 #ifndef MEGARTP_FUZZ
@@ -29,15 +33,49 @@ __device__ inline void fuzz_delay(uint32_t) {}
 #ifndef MEGARTP_TRACE
 #define MEGARTP_TRACE 0
 #endif
+
+}  // namespace megartp::device
+
 #if MEGARTP_TRACE
-// Development aid: when each CTA entered, had its inputs, and ended.
-struct TraceRecord {
-  uint64_t enter, inputs, done;
-  uint64_t marks[6];
-  uint32_t signature, cta, sm, pad;
+// Where the kernel's records go; the host fills it in. In constant memory: the compiler keeps it out of the way of what
+// the kernel waits for, and a scan of the code sees no access that is not the kernel's own.
+extern "C" {
+__constant__ megartp::abi::KernelTraceTarget MEGARTP_KERNEL_TRACE_SYMBOL;
+}
+#endif
+
+namespace megartp::device {
+
+#if MEGARTP_TRACE
+// What thread 0 keeps of its CTA until the end. Low words of the clock, one register each: a kernel that ran for four
+// seconds would have trapped.
+class CtaClock {
+ public:
+  __device__ void enter() { enter_ = now(); }
+  __device__ void inputs() { inputs_ = now(); }
+  __device__ void mark(int i) { marks_[i] = now(); }
+  // Last of all.
+  __device__ void write() const {
+    if (threadIdx.x != 0) return;
+    const uint64_t done = global_timer();
+    const abi::KernelTraceTarget& target = MEGARTP_KERNEL_TRACE_SYMBOL;
+    const uint32_t cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    if (cta >= target.num_records) return;
+    const uint64_t enter = done - since(enter_, done);
+    uint32_t sm;
+    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
+    abi::KernelTraceRecord record{enter, inputs_ == 0 ? 0 : done - since(inputs_, done), done, sm, cta, {}};
+    for (uint32_t i = 0; i < abi::kKernelTraceMarks; ++i) record.marks[i] = marks_[i] == 0 ? 0 : marks_[i] - enter_;
+    reinterpret_cast<abi::KernelTraceRecord*>(target.records)[cta] = record;
+  }
+
+ private:
+  __device__ static uint32_t now() { return static_cast<uint32_t>(global_timer()); }
+  __device__ static uint32_t since(uint32_t then, uint64_t end) { return static_cast<uint32_t>(end) - then; }
+
+  uint32_t enter_ = 0, inputs_ = 0;
+  uint32_t marks_[abi::kKernelTraceMarks] = {};
 };
-__device__ TraceRecord* trace_records;
-__device__ uint32_t trace_count;
 #endif
 
 // kTriggersLate: dependents may enter only when trigger() has been called by every CTA, because early ones would hold
@@ -45,33 +83,20 @@ __device__ uint32_t trace_count;
 template <int kWait, bool kTriggersLate = false>
 struct KernelFrame {
 #if MEGARTP_TRACE
-  mutable uint64_t t_enter = 0, t_inputs = 0;
-  mutable uint32_t at = 0;
-  mutable uint64_t marks[6] = {};
-  __device__ void mark(int i) const { marks[i] = global_timer(); }
-  __device__ ~KernelFrame() {
-    if (threadIdx.x != 0) return;
-    uint32_t sm, clusters;
-    asm volatile("mov.u32 %0, %%smid;" : "=r"(sm));
-    asm volatile("mov.u32 %0, %%cluster_nctaid.x;" : "=r"(clusters));
-    trace_records[at] = {t_enter,
-                         t_inputs,
-                         global_timer(),
-                         {marks[0], marks[1], marks[2], marks[3], marks[4], marks[5]},
-                         gridDim.x * gridDim.y * 100000 + blockDim.x * 10 + clusters,
-                         blockIdx.x,
-                         sm,
-                         0};
-  }
-#else
-  __device__ void mark(int) const {}
+  mutable CtaClock clock;
+  __device__ ~KernelFrame() { clock.write(); }
 #endif
+  // A place worth a time in the kernel trace, numbered from 0 to 3 as the kernel likes.
+  __device__ void mark([[maybe_unused]] int i) const {
+#if MEGARTP_TRACE
+    clock.mark(i);
+#endif
+  }
   // First thing in a kernel, by all threads.
   __device__ void enter() const {
     fuzz_delay(1);
 #if MEGARTP_TRACE
-    t_enter = global_timer();
-    if (threadIdx.x == 0) at = atomicAdd(&trace_count, 1);
+    clock.enter();
 #endif
     if constexpr (!kTriggersLate) grid_trigger();
     if constexpr (kWait == kWaitEntry) grid_wait();
@@ -88,7 +113,7 @@ struct KernelFrame {
     fuzz_delay(2);
     if constexpr (kWait == kWaitPrefetch) grid_wait();
 #if MEGARTP_TRACE
-    t_inputs = global_timer();
+    clock.inputs();
 #endif
   }
 };

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda_graph/loaded_code.h"
+#include "backends/cuda_graph/kernel_trace.h"
 #include "codegen/check_code.h"
 #include "models/glm52/glm52.h"
 
@@ -51,6 +51,24 @@ TEST_P(AttentionPreCode, CompilesWithoutSpillsAndKeepsItsDescription) {
   EXPECT_EQ(warm->stats.num_compiled, 0U);
   RecordProperty("warm_ms", static_cast<int>(warm->stats.seconds * 1e3));
   EXPECT_LT(warm->stats.seconds, 1.0);
+}
+
+// As they are compiled for the kernel trace: no spills, and nothing new before the wait but the stores to the record,
+// whose address comes from no parameter. The scan does not know that the thread that stores it is one that waits.
+TEST_P(AttentionPreCode, CompilesWithTheTraceWithoutSpills) {
+  options_.more_options.emplace_back(cuda_graph::kKernelTraceDefine);
+  options_.use_cache = false;
+  const auto compiled = codegen::compile_kernels(cuda_graph::kernel_requests(plan_), options_);
+  ASSERT_TRUE(compiled) << compiled.error().to_string() << "\n" << compiled.error().details;
+  const auto findings = codegen::check_code(plan_, *compiled);
+  ASSERT_TRUE(findings) << findings.error().to_string();
+  for (const codegen::CodeFinding& f : *findings) {
+    const bool is_record = f.rule == "unknown_before_wait" && f.message.find(": STG ") != std::string::npos &&
+                           f.message.find("no parameter was traced to") != std::string::npos;
+    EXPECT_TRUE(is_record) << f.rule << ": " << f.message;
+  }
+  for (const codegen::CompiledKernel& k : compiled->kernels)
+    EXPECT_NE(k.cubin->find("megartp_kernel_trace"), std::string::npos) << k.name << " has no trace";
 }
 
 INSTANTIATE_TEST_SUITE_P(Batches, AttentionPreCode,

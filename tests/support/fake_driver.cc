@@ -244,6 +244,16 @@ DriverStatus get_function(FunctionHandle* out, const char* symbol) {
   return kSuccess;
 }
 
+DriverStatus get_global(DevicePtr* out, size_t* bytes, FakeModule* module, const char* symbol) {
+  const auto it = fake->global_bytes.find(symbol);
+  if (it == fake->global_bytes.end()) return 500;  // CUDA_ERROR_NOT_FOUND
+  std::vector<char>& variable = module->globals[symbol];
+  variable.resize(it->second);
+  *out = reinterpret_cast<DevicePtr>(variable.data());
+  *bytes = it->second;
+  return kSuccess;
+}
+
 // Where the map was encoded and what for, so that tests can read it.
 DriverStatus encode_map(TensorMap* map, int type, uint32_t rank, void* address, const uint64_t* dims,
                         const uint32_t* box, int swizzle) {
@@ -344,11 +354,13 @@ void fill_streams(DriverApi& api) {
        return record(real<FakeEvent>(e), real<FakeStream>(s)))
   FAKE(event_synchronize, cuEventSynchronize, (EventHandle), return kSuccess)
   FAKE(event_elapsed_time, cuEventElapsedTime, (float* ms, EventHandle, EventHandle), *ms = 0.0125F; return kSuccess)
-  FAKE(module_load_data, cuModuleLoadData, (ModuleHandle * m, const void*), int* made = nullptr;
+  FAKE(module_load_data, cuModuleLoadData, (ModuleHandle * m, const void*), FakeModule* made = nullptr;
        make(fake->modules, made); *m = reinterpret_cast<ModuleHandle>(made); return kSuccess)
-  FAKE_RELEASE(module_unload, cuModuleUnload, (ModuleHandle m), return release(fake->modules, real<int>(m)))
+  FAKE_RELEASE(module_unload, cuModuleUnload, (ModuleHandle m), return release(fake->modules, real<FakeModule>(m)))
   FAKE(module_get_function, cuModuleGetFunction, (FunctionHandle * f, ModuleHandle, const char* symbol),
        return get_function(f, symbol))
+  FAKE(module_get_global, cuModuleGetGlobal, (DevicePtr * p, size_t* n, ModuleHandle m, const char* symbol),
+       return get_global(p, n, real<FakeModule>(m), symbol))
   FAKE(func_set_attribute, cuFuncSetAttribute, (FunctionHandle f, int id, int value),
        if (id == kFuncMaxDynamicSmem) real<FakeFunction>(f)->max_dynamic_smem = value;
        return kSuccess)

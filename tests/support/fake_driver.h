@@ -23,6 +23,11 @@ struct FakeFunction {
   int max_dynamic_smem = 0;
 };
 
+// Variables come into being, zeroed, when they are asked for.
+struct FakeModule {
+  std::map<std::string, std::vector<char>> globals;
+};
+
 struct FakeNode {
   cuda::KernelNodeParams params;
   std::string blob;              // the bytes of the one parameter
@@ -73,11 +78,12 @@ class FakeDriver {
   const cuda::DriverApi& api() const { return api_; }
 
   // --- what to pretend
-  std::map<std::string, size_t> param_bytes;  // by symbol; others are not found
-  int64_t fail_at = -1;                       // this call, counted from now, returns kErrorInvalidValue
-  std::string fail_call;                      // every call of this name fails
-  int ctas_per_sm = 1;                        // of every kernel, as the occupancy calculator says
-  bool has_edge_bug = false;                  // edges read back as full ones
+  std::map<std::string, size_t> param_bytes;   // by symbol; others are not found
+  std::map<std::string, size_t> global_bytes;  // of every module, by symbol; others are not found
+  int64_t fail_at = -1;                        // this call, counted from now, returns kErrorInvalidValue
+  std::string fail_call;                       // every call of this name fails
+  int ctas_per_sm = 1;                         // of every kernel, as the occupancy calculator says
+  bool has_edge_bug = false;                   // edges read back as full ones
 
   // --- what happened
   std::vector<std::string> calls;  // names of the exported functions, in order; error names apart

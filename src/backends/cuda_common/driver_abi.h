@@ -181,6 +181,7 @@ inline constexpr int kL2Promotion256 = 3;
   X(module_load_data, cuModuleLoadData, (ModuleHandle*, const void*))                                                \
   X(module_unload, cuModuleUnload, (ModuleHandle))                                                                   \
   X(module_get_function, cuModuleGetFunction, (FunctionHandle*, ModuleHandle, const char*))                          \
+  X(module_get_global, cuModuleGetGlobal_v2, (DevicePtr*, size_t*, ModuleHandle, const char*))                       \
   X(func_get_attribute, cuFuncGetAttribute, (int*, int, FunctionHandle))                                             \
   X(func_set_attribute, cuFuncSetAttribute, (FunctionHandle, int, int))                                              \
   X(max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int*, FunctionHandle, int, size_t))             \

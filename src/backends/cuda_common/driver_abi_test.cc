@@ -141,6 +141,7 @@ SAME_SIGNATURE(event_record, cuEventRecordWithFlags);
 SAME_SIGNATURE(event_elapsed_time, cuEventElapsedTime);
 SAME_SIGNATURE(module_load_data, cuModuleLoadData);
 SAME_SIGNATURE(module_get_function, cuModuleGetFunction);
+SAME_SIGNATURE(module_get_global, cuModuleGetGlobal);
 SAME_SIGNATURE(func_get_attribute, cuFuncGetAttribute);
 SAME_SIGNATURE(func_set_attribute, cuFuncSetAttribute);
 SAME_SIGNATURE(max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor);

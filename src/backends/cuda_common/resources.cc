@@ -37,6 +37,14 @@ Result<FunctionHandle> get_function(const DriverApi& api, const Module& module, 
   return function;
 }
 
+Result<Global> get_global(const DriverApi& api, const Module& module, const std::string& symbol) {
+  Global global;
+  Status ok = check(api, api.module_get_global(&global.address, &global.num_bytes, module.get(), symbol.c_str()),
+                    "module_get_global(");
+  if (!ok) return tl::unexpected(std::move(ok).error().with("symbol", symbol));
+  return global;
+}
+
 Result<Graph> make_graph(const DriverApi& api) {
   GraphHandle handle = nullptr;
   MEGARTP_CUDA_TRY(api, graph_create(&handle, 0));

@@ -96,6 +96,12 @@ Result<Event> make_event(const DriverApi& api, bool with_timing = false);
 // `cubin` need not outlive the call.
 Result<Module> load_module(const DriverApi& api, std::string_view cubin);
 Result<FunctionHandle> get_function(const DriverApi& api, const Module& module, const std::string& symbol);
+struct Global {
+  DevicePtr address = 0;
+  size_t num_bytes = 0;
+};
+// A variable of the module, which lives as long as the module.
+Result<Global> get_global(const DriverApi& api, const Module& module, const std::string& symbol);
 Result<Graph> make_graph(const DriverApi& api);
 // Node priorities are honoured.
 Result<GraphExec> instantiate(const DriverApi& api, GraphHandle graph);

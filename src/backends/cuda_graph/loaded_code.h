@@ -17,17 +17,24 @@ namespace megartp::cuda_graph {
 // measured yet.
 inline constexpr int kSmemCarveoutPercent = 100;
 
+struct LoadOptions {
+  int smem_carveout_percent = kSmemCarveoutPercent;
+  // A module for each kernel of the plan, also where several kernels are the same code: each then has variables of its
+  // own, as the kernel trace needs. Otherwise one for each distinct code.
+  bool has_module_per_kernel = false;
+};
+
 class LoadedCode {
  public:
   // Compiles (or takes from the cache) and loads. options.arch is replaced by that of the device; kUnsupported when the
   // device is neither Hopper nor a Blackwell of compute capability 10.0.
   static Result<std::shared_ptr<const LoadedCode>> load(std::shared_ptr<const cuda::Context> context,
                                                         const LaunchPlan& plan, codegen::CompileOptions options = {},
-                                                        int smem_carveout_percent = kSmemCarveoutPercent);
+                                                        const LoadOptions& load_options = {});
   // Loads what has been compiled: one request per kernel of the plan, in order.
   static Result<std::shared_ptr<const LoadedCode>> load(std::shared_ptr<const cuda::Context> context,
                                                         const LaunchPlan& plan, codegen::CompiledKernels compiled,
-                                                        int smem_carveout_percent = kSmemCarveoutPercent);
+                                                        const LoadOptions& load_options = {});
   LoadedCode() = default;
   ~LoadedCode();
   LoadedCode(const LoadedCode&) = delete;
@@ -35,7 +42,8 @@ class LoadedCode {
 
   const cuda::Context& context() const { return *context_; }
   const std::shared_ptr<const cuda::Context>& shared_context() const { return context_; }
-  cuda::FunctionHandle function(uint32_t kernel) const { return functions_[compiled_.index_of_request[kernel]]; }
+  cuda::FunctionHandle function(uint32_t kernel) const { return functions_[module_of_kernel_[kernel]]; }
+  const cuda::Module& module(uint32_t kernel) const { return modules_[module_of_kernel_[kernel]]; }
   const codegen::CompiledKernel& code(uint32_t kernel) const {
     return compiled_.kernels[compiled_.index_of_request[kernel]];
   }
@@ -43,12 +51,13 @@ class LoadedCode {
   size_t num_kernels() const { return compiled_.index_of_request.size(); }
 
  private:
-  Status load_modules(const LaunchPlan& plan, int smem_carveout_percent);
+  Status load_modules(const LaunchPlan& plan, const LoadOptions& options);
 
   std::shared_ptr<const cuda::Context> context_;
   codegen::CompiledKernels compiled_;
-  std::vector<cuda::Module> modules_;  // as compiled_.kernels
-  std::vector<cuda::FunctionHandle> functions_;
+  std::vector<uint32_t> module_of_kernel_;
+  std::vector<cuda::Module> modules_;
+  std::vector<cuda::FunctionHandle> functions_;  // one a module
 };
 
 // The requests of a plan's kernels, in order.

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_common/host_executable.h"
+#include "backends/cuda_graph/kernel_trace.h"
 #include "support/cuda_plans.h"
 
 namespace megartp::cuda_graph {
@@ -181,10 +182,13 @@ TEST(DemoKernels, Compile) {
   const std::array<codegen::SourceHeader, 1> headers{{{"demo.cuh", kKernels}}};
   codegen::CompileOptions options;
   options.headers = headers;
-  for (const LaunchPlan& plan : {diamond(), packed_weight_plan()}) {
-    const auto compiled = codegen::compile_kernels(kernel_requests(plan), options);
-    ASSERT_TRUE(compiled) << compiled.error().to_string() << "\n" << compiled.error().details;
-    EXPECT_EQ(compiled->kernels.size(), 1U) << "one instance serves all steps";
+  for (const bool is_traced : {false, true}) {
+    if (is_traced) options.more_options.emplace_back(kKernelTraceDefine);
+    for (const LaunchPlan& plan : {diamond(), packed_weight_plan()}) {
+      const auto compiled = codegen::compile_kernels(kernel_requests(plan), options);
+      ASSERT_TRUE(compiled) << compiled.error().to_string() << "\n" << compiled.error().details;
+      EXPECT_EQ(compiled->kernels.size(), 1U) << "one instance serves all steps";
+    }
   }
 }
 
@@ -301,6 +305,39 @@ TEST_F(OnDevice, PackedWeightsLieAsTheTmaUnitSwizzles) {
   std::vector<uint32_t> differences(12, 99);
   ASSERT_OK(exec->download("differences", std::as_writable_bytes(std::span(differences))));
   EXPECT_THAT(differences, Each(0U));
+}
+
+// All four steps are the same code, and each has records of its own.
+TEST_F(OnDevice, TheTraceHasEveryCta) {
+  auto plan = std::make_shared<const LaunchPlan>(diamond());
+  options_.more_options.emplace_back(kKernelTraceDefine);
+  const auto code = LoadedCode::load(context_, *plan, options_, {.has_module_per_kernel = true});
+  ASSERT_TRUE(code) << code.error().to_string();
+  const auto exec = CudaGraphExecutable::create(plan, *code).value();
+  ASSERT_OK(exec->upload("x", bytes_of(input(3))));
+  ASSERT_OK(exec->allocate_unbound());
+  {
+    auto tracer = KernelTracer::create(plan, *code);
+    ASSERT_TRUE(tracer) << tracer.error().to_string();
+    ASSERT_OK(exec->run(nullptr));
+    ASSERT_OK(tracer->clear());
+    EXPECT_FALSE(tracer->read());
+    ASSERT_OK(exec->run(nullptr));
+    const auto trace = tracer->read();
+    ASSERT_TRUE(trace) << trace.error().to_string();
+    const std::vector<KernelSummary> kernels = summarize(*trace);
+    ASSERT_EQ(kernels.size(), 4U);
+    for (const KernelSummary& k : kernels) EXPECT_EQ(k.num_ctas, (kCount + 255) / 256);
+    // The clock steps by about a microsecond on some devices.
+    constexpr uint64_t kStepNs = 2000;
+    for (const size_t before : {0U, 1U, 2U}) EXPECT_GE(kernels[before].done.first_ns + kStepNs, kDelayNs);
+    for (const auto& [before, after] : {std::pair(0, 1), std::pair(0, 2), std::pair(1, 3), std::pair(2, 3)})
+      EXPECT_GE(kernels[after].inputs.first_ns + kStepNs, kernels[before].done.last_ns) << before << " " << after;
+  }
+  EXPECT_EQ(output(*exec), expected(input(3)));
+  // The records are gone; the code runs on.
+  ASSERT_OK(exec->run(nullptr));
+  EXPECT_EQ(output(*exec), expected(input(3)));
 }
 
 TEST_F(OnDevice, BehindTheHostInterface) {

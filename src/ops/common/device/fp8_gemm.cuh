@@ -332,10 +332,13 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
   const uint32_t first_half = warp_index() / 4 * S::kHalves;
   const uint32_t full_stages = t.block_count / S::kBlocks;
 #if MEGARTP_TRACE
-  mbarrier_wait(&smem.x_full[0], 0);
-  frame.mark(1);
-  mbarrier_wait(&smem.w_full[0], 0);
-  frame.mark(2);
+  // When the first stage has come: activations, weights.
+  if (t.block_count > 0) {
+    mbarrier_wait(&smem.x_full[0], 0);
+    frame.mark(1);
+    mbarrier_wait(&smem.w_full[0], 0);
+    frame.mark(2);
+  }
 #endif
   for (uint32_t it = 0; it < full_stages; ++it) multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
   // The last stage may have fewer blocks.
