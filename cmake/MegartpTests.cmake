@@ -28,6 +28,9 @@ function(megartp_add_unit_tests)
   endforeach()
 endfunction()
 
+# What `./megartp-dev sanitize` builds of the tests; these do not use megartp_device and do not wait for it.
+set(MEGARTP_CORE_TESTS io_test graph_test plan_test backends_cpu_threads_test conformance_test)
+
 # megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.
 function(megartp_add_test_binary target)
   if(NOT TARGET megartp_test_pch)
@@ -44,6 +47,9 @@ function(megartp_add_test_binary target)
   endif()
   add_executable(${target} ${ARGN})
   megartp_configure_test(${target})
+  if(NOT target IN_LIST MEGARTP_CORE_TESTS)
+    target_link_libraries(${target} PRIVATE megartp_device)
+  endif()
   target_precompile_headers(${target} REUSE_FROM megartp_test_pch)
   # Most of a test's compile time goes into what all tests instantiate: names in the tests of one folder are unique, so that they can
   # be compiled in one go.

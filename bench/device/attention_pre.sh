@@ -4,7 +4,7 @@
 #   bench/device/attention_pre.sh MEGARTP [OUT] [REPLAYS] [CONFORMANCE_TEST]
 #
 # MEGARTP is the tool, OUT a folder for results (default: ./device-results), REPLAYS the number of replays that are compared bit for bit
-# (default 10000), CONFORMANCE_TEST the test binary that runs the fixtures of tests/golden on the GPU (from the repository's root).
+# (default 10000), CONFORMANCE_TEST conformance_device_test, which runs the fixtures of tests/golden on the GPU (from the repository's root).
 # Every step's output goes to a file in OUT and to stdout. Exit status 1 when a step failed.
 set -uo pipefail
 

@@ -21,6 +21,8 @@
 
 #include <cstdint>
 
+#include "abi/host_device.h"
+
 namespace megartp::abi {
 
 inline constexpr uint32_t kFaultVersion = 1;
@@ -104,7 +106,7 @@ struct alignas(16) FaultDumpHeader {
 static_assert(sizeof(FaultDumpHeader) == 96, "a dump header is 24 words");
 
 // A record that knows nothing: numbers that could be mistaken for a place are kFaultNone.
-constexpr FaultRecord make_fault_record() {
+MEGARTP_HOST_DEVICE constexpr FaultRecord make_fault_record() {
   FaultRecord r{};
   r.kind = kFaultBystander;
   r.role = kFaultRoleWorker;

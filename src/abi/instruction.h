@@ -23,6 +23,8 @@
 
 #include <cstdint>
 
+#include "abi/host_device.h"
+
 namespace megartp::abi {
 
 inline constexpr uint32_t kAbiVersion = 1;
@@ -62,15 +64,15 @@ struct alignas(16) Instruction {
 };
 static_assert(sizeof(Instruction) == 128, "an instruction is 32 words");
 
-constexpr uint32_t num_waits(const Instruction& i) { return i.counts & 0xffU; }
-constexpr uint32_t num_signals(const Instruction& i) { return (i.counts >> 8) & 0xffU; }
-constexpr uint32_t num_payload(const Instruction& i) { return (i.counts >> 16) & 0xffU; }
-constexpr uint32_t make_counts(uint32_t waits, uint32_t signals, uint32_t payload) {
+MEGARTP_HOST_DEVICE constexpr uint32_t num_waits(const Instruction& i) { return i.counts & 0xffU; }
+MEGARTP_HOST_DEVICE constexpr uint32_t num_signals(const Instruction& i) { return (i.counts >> 8) & 0xffU; }
+MEGARTP_HOST_DEVICE constexpr uint32_t num_payload(const Instruction& i) { return (i.counts >> 16) & 0xffU; }
+MEGARTP_HOST_DEVICE constexpr uint32_t make_counts(uint32_t waits, uint32_t signals, uint32_t payload) {
   return waits | signals << 8 | payload << 16;
 }
-constexpr uint32_t increment(const Signal& s) { return s.increment_publication & kMaxIncrement; }
-constexpr uint32_t publication(const Signal& s) { return s.increment_publication >> 24; }
-constexpr Signal make_signal(uint32_t event, uint32_t increment, uint32_t publication) {
+MEGARTP_HOST_DEVICE constexpr uint32_t increment(const Signal& s) { return s.increment_publication & kMaxIncrement; }
+MEGARTP_HOST_DEVICE constexpr uint32_t publication(const Signal& s) { return s.increment_publication >> 24; }
+MEGARTP_HOST_DEVICE constexpr Signal make_signal(uint32_t event, uint32_t increment, uint32_t publication) {
   return Signal{event, increment | publication << 24};
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/raw_trace.h"
 #include "megartp/error.h"
 #include "megartp/op_graph.h"
 #include "plan/kernel_plan.h"
@@ -80,6 +81,11 @@ class Executable {
   virtual Result<RunStats> run() = 0;
   // Where everybody stood when the last run ended with kDeadlock or kTimeout; nullptr otherwise.
   virtual const FaultDump* fault() const { return nullptr; }
+  // From the next run on, every worker writes down up to so many tasks (0: none any more). kUnsupported where a backend
+  // has no recorder.
+  virtual Status record_trace(uint32_t records_per_worker);
+  // What the last successful run wrote down; nullptr when it recorded nothing. Valid until the next run.
+  virtual const RawTrace* raw_trace() const { return nullptr; }
 };
 
 // N threads, one per queue, walk the instruction tensor; or, with Schedule::kDynamic, N workers and some schedulers.

@@ -1,7 +1,5 @@
 #include "backends/backend.h"
 
-#include <fmt/format.h>
-
 #include "backends/cuda_common/driver.h"
 
 namespace megartp {
@@ -14,31 +12,8 @@ std::vector<BackendInfo> backends() {
           {"serial", "CUDA graph: one kernel after another", has_gpu},
           {"pdl", "CUDA graph: the same with programmatic edges", has_gpu},
           {"dag", "CUDA graph: the true dependencies", has_gpu},
-          {"cmp", "CUDA graph: the true dependencies with programmatic edges", has_gpu}};
-}
-
-std::string_view to_string(Schedule schedule) { return schedule == Schedule::kStatic ? "static" : "dynamic"; }
-
-std::string_view to_string(Dispatch dispatch) {
-  switch (dispatch) {
-    case Dispatch::kMixed: return "mixed";
-    case Dispatch::kAhead: return "ahead";
-    case Dispatch::kJustInTime: return "just-in-time";
-  }
-  return "?";
-}
-
-Result<Schedule> parse_schedule(std::string_view name) {
-  for (const Schedule s : {Schedule::kStatic, Schedule::kDynamic})
-    if (to_string(s) == name) return s;
-  return make_error(ErrorCode::kInvalidArgument, fmt::format("unknown schedule '{}'; known: static, dynamic", name));
-}
-
-Result<Dispatch> parse_dispatch(std::string_view name) {
-  for (const Dispatch d : {Dispatch::kMixed, Dispatch::kAhead, Dispatch::kJustInTime})
-    if (to_string(d) == name) return d;
-  return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("unknown dispatch '{}'; known: mixed, ahead, just-in-time", name));
+          {"cmp", "CUDA graph: the true dependencies with programmatic edges", has_gpu},
+          {"mega", "the persistent kernel walks the instruction tensor", has_gpu}};
 }
 
 }  // namespace megartp

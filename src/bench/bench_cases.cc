@@ -16,14 +16,16 @@ constexpr std::string_view kGrowth[] = {"A0", "C0", "B1", "B0", "D0", "D1", "D2"
 }  // namespace
 
 std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
-                                     const LaunchOptions& base) {
+                                     const LaunchOptions& base, const std::optional<MegaPlanOptions>& mega) {
   std::vector<BenchCase> cases;
-  for (const Batch& batch : batches)
+  for (const Batch& batch : batches) {
     for (const LaunchMode mode : modes) {
-      BenchCase c{batch_text(batch), std::string(to_string(mode)), batch, base, RowKind::kPlain};
+      BenchCase c{batch_text(batch), std::string(to_string(mode)), batch, base, RowKind::kPlain, std::nullopt, false};
       c.launch.mode = mode;
       cases.push_back(std::move(c));
     }
+    if (mega) cases.push_back({batch_text(batch), "mega", batch, base, RowKind::kPlain, mega, false});
+  }
   return cases;
 }
 
@@ -34,7 +36,7 @@ std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& b
                                                            {"DAG, PDL", LaunchMode::kCmp}};
   std::vector<BenchCase> cases;
   for (const auto& [name, mode] : kCells) {
-    BenchCase c{"ablation " + batch_text(batch), name, batch, base, RowKind::kPlain};
+    BenchCase c{"ablation " + batch_text(batch), name, batch, base, RowKind::kPlain, std::nullopt, false};
     c.launch.mode = mode;
     cases.push_back(std::move(c));
   }
@@ -50,18 +52,34 @@ std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, cons
   std::vector<std::string> so_far;
   for (const std::string& op : ops) {
     so_far.push_back(op);
-    BenchCase c{fmt::format("growing {}", to_string(mode)), (so_far.size() == 1 ? "" : "+") + op, batch, base,
-                RowKind::kCumulative};
+    BenchCase c{fmt::format("growing {}", to_string(mode)),
+                (so_far.size() == 1 ? "" : "+") + op,
+                batch,
+                base,
+                RowKind::kCumulative,
+                std::nullopt};
     c.launch.mode = mode;
     c.launch.only_ops = so_far;
     cases.push_back(std::move(c));
   }
   for (const std::string& op : ops) {
-    BenchCase c{fmt::format("alone {}", to_string(mode)), op, batch, base, RowKind::kPlain};
+    BenchCase c{fmt::format("alone {}", to_string(mode)), op, batch, base, RowKind::kPlain, std::nullopt, false};
     c.launch.mode = mode;
     c.launch.only_ops = {op};
     cases.push_back(std::move(c));
   }
+  return cases;
+}
+
+std::vector<BenchCase> mega_growing_cases(const OpGraph& graph, const MegaPlanOptions& mega, const Batch& batch,
+                                          const LaunchOptions& base) {
+  std::vector<BenchCase> cases = growing_cases(graph, LaunchMode::kCmp, batch, base);
+  for (BenchCase& c : cases) {
+    c.group = (c.kind == RowKind::kCumulative ? "growing " : "alone ") + std::string("mega");
+    c.mega = mega;
+  }
+  BenchCase frame{"frame of mega", "no instruction", batch, base, RowKind::kPlain, mega, true};
+  cases.insert(cases.begin(), std::move(frame));
   return cases;
 }
 

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "backends/cuda_mega/mega_plan.h"
 #include "launch/launch_plan.h"
 
 namespace megartp::bench {
@@ -27,16 +29,23 @@ struct BenchCase {
   Batch batch;
   LaunchOptions launch;
   RowKind kind = RowKind::kPlain;
+  // Set: the persistent kernel runs the batch, of `launch` only_ops counts.
+  std::optional<MegaPlanOptions> mega = std::nullopt;
+  bool is_empty = false;  // mega: no instruction runs, what is timed is the frame
 };
 
-// One case a mode and batch, with `base` for all else.
+// One case a mode and batch, with `base` for all else; with `mega` also one a batch for the persistent kernel.
 std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
-                                     const LaunchOptions& base);
+                                     const LaunchOptions& base,
+                                     const std::optional<MegaPlanOptions>& mega = std::nullopt);
 // {linear, DAG} x {full, PDL} of the same kernels.
 std::vector<BenchCase> ablation_cases(const Batch& batch, const LaunchOptions& base);
 // Ops one after the other: cumulative, then each alone. Ops that the graph does not have are left out.
 std::vector<BenchCase> growing_cases(const OpGraph& graph, LaunchMode mode, const Batch& batch,
                                      const LaunchOptions& base);
+// The same in the persistent kernel; first what its frame costs without an instruction.
+std::vector<BenchCase> mega_growing_cases(const OpGraph& graph, const MegaPlanOptions& mega, const Batch& batch,
+                                          const LaunchOptions& base);
 // One edge of a launch plan, and the ops that it joins.
 struct PdlEdge {
   std::string name;

@@ -4,15 +4,21 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda_graph/cuda_graph_executable.h"
+#include "backends/cuda_mega/mega_executable.h"
+#include "bench/subgraph.h"
+#include "codegen/mega_source.h"
+
 namespace megartp::bench {
 
 using cuda_graph::CudaGraphExecutable;
 using cuda_graph::LoadedCode;
 
 struct CudaTimer::Prepared {
-  std::shared_ptr<const LaunchPlan> plan;
-  std::vector<std::unique_ptr<CudaGraphExecutable>> executables;  // one a copy
-  bool is_small = false;                                          // all copies together may stay in L2
+  std::vector<std::unique_ptr<cuda::DeviceExecutable>> executables;  // one a copy
+  uint32_t num_kernels = 0;
+  uint64_t num_bytes = 0;
+  bool is_small = false;  // all copies together may stay in L2
 };
 
 CudaTimer::CudaTimer(const glm52::Config& config, const glm52::Options& options, int64_t layer, glm52::Weights weights,
@@ -52,17 +58,43 @@ Result<LaunchPlan> CudaTimer::plan(const BenchCase& c) const {
   return build_launch_plan(graph_, MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests)), options);
 }
 
+Result<CudaTimer::MakeExecutable> CudaTimer::graph_maker(const LaunchPlan& plan) const {
+  const auto shared = std::make_shared<const LaunchPlan>(plan);
+  const std::shared_ptr<const LoadedCode> code = MEGARTP_TRY(LoadedCode::load(context_, plan, timer_options_.compile));
+  return [shared, code]() -> Result<std::unique_ptr<cuda::DeviceExecutable>> {
+    return CudaGraphExecutable::create(shared, code);
+  };
+}
+
+Result<CudaTimer::MakeExecutable> CudaTimer::mega_maker(const BenchCase& c) const {
+  MegaPlanOptions options = *c.mega;
+  options.num_sms = static_cast<uint32_t>(context_->info().num_sms);
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests));
+  const auto plan = std::make_shared<const KernelPlan>(
+      MEGARTP_TRY(build_mega_plan(MEGARTP_TRY(subgraph(graph_, c.launch.only_ops)), shapes, options)));
+  const auto code =
+      MEGARTP_TRY(cuda_mega::MegaCode::load(context_, codegen::mega_opcodes(*plan), timer_options_.compile));
+  cuda_mega::MegaRunOptions run;
+  run.is_cooperative = timer_options_.is_cooperative;
+  run.is_empty = c.is_empty;
+  return [plan, code, run]() -> Result<std::unique_ptr<cuda::DeviceExecutable>> {
+    return cuda_mega::MegaExecutable::create(plan, code, run);
+  };
+}
+
 Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
   Prepared p;
-  p.plan = std::make_shared<const LaunchPlan>(MEGARTP_TRY(plan(c)));
-  const std::shared_ptr<const LoadedCode> code =
-      MEGARTP_TRY(LoadedCode::load(context_, *p.plan, timer_options_.compile));
+  // The bytes of mega are those that the kernels of a launch plan say for the same work.
+  const LaunchPlan launch = MEGARTP_TRY(plan(c));
+  p.num_kernels = c.mega ? 1 : static_cast<uint32_t>(launch.kernels.size());
+  p.num_bytes = c.is_empty ? 0 : launch.num_bytes();
+  const MakeExecutable make = c.mega ? MEGARTP_TRY(mega_maker(c)) : MEGARTP_TRY(graph_maker(launch));
   const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
   for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {
-    auto exec = MEGARTP_TRY(CudaGraphExecutable::create(p.plan, code));
+    auto exec = MEGARTP_TRY(make());
     MEGARTP_TRY(copies_->bind(*exec, i));
     for (const auto& [name, buffer] : inputs.tensors) {
-      const cuda_graph::DeviceTensor* t = exec->tensors().find(name);
+      const cuda::DeviceTensor* t = exec->tensors().find(name);
       if (t != nullptr && t->is_used())
         MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
     }
@@ -70,8 +102,16 @@ Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
     MEGARTP_TRY(exec->prepare());
     p.executables.push_back(std::move(exec));
   }
-  p.is_small = p.plan->num_bytes() * timer_options_.num_copies < 2 * context_->info().l2_bytes;
+  p.is_small = p.num_bytes * timer_options_.num_copies < 2 * context_->info().l2_bytes;
   return p;
+}
+
+// A run that gave up took no time worth knowing.
+Status CudaTimer::check_runs(const Prepared& p) const {
+  const cuda::Context::Scope current(*context_);
+  MEGARTP_CUDA_TRY(context_->api(), ctx_synchronize());
+  for (const auto& exec : p.executables) MEGARTP_TRY(exec->finish());
+  return {};
 }
 
 Result<std::vector<double>> CudaTimer::time_cold(const Prepared& p) {
@@ -86,13 +126,14 @@ Result<BenchRow> CudaTimer::time_prepared(const BenchCase& c, const Prepared& p)
   row.group = c.group;
   row.name = c.name;
   row.batch = c.batch;
-  row.num_kernels = static_cast<uint32_t>(p.plan->kernels.size());
-  row.num_bytes = p.plan->num_bytes();
+  row.num_kernels = p.num_kernels;
+  row.num_bytes = p.num_bytes;
   row.cold = summarize(MEGARTP_TRY(time_cold(p)));
   if (timer_options_.with_same)
     row.same = summarize(
         MEGARTP_TRY(frame_->time(timer_options_.num_samples, timer_options_.num_warm_up,
                                  [&](size_t, cuda::StreamHandle stream) { return p.executables[0]->run(stream); })));
+  MEGARTP_TRY(check_runs(p));
   if (!timer_options_.with_read || row.num_bytes == 0) return row;
   const auto it = read_us_.find(row.num_bytes);
   if (it != read_us_.end()) {
@@ -118,9 +159,10 @@ Status CudaTimer::add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::
   const auto trace = MEGARTP_TRY(cuda::ActivityTrace::start(api, source));
   const Prepared p = MEGARTP_TRY(prepare(c));
   const std::vector<double> us = MEGARTP_TRY(time_cold(p));
+  MEGARTP_TRY(check_runs(p));
   const std::vector<cuda::LaunchSpan> spans = MEGARTP_TRY(trace->finish());
   const auto is_whole = [&](const cuda::LaunchSpan& s) {
-    return source == cuda::ActivitySource::kGraphs || s.num_kernels == p.plan->kernels.size();
+    return source == cuda::ActivitySource::kGraphs || s.num_kernels == p.num_kernels;
   };
   const size_t num_launches = timer_options_.num_warm_up + us.size();
   if (spans.size() != num_launches || !std::ranges::all_of(spans, is_whole))
@@ -128,7 +170,7 @@ Status CudaTimer::add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::
         ErrorCode::kDeviceError,
         fmt::format("CUPTI has records of {} launches of {} kernels at first, where {} launches of {} were "
                     "made",
-                    spans.size(), spans.empty() ? 0 : spans[0].num_kernels, num_launches, p.plan->kernels.size()));
+                    spans.size(), spans.empty() ? 0 : spans[0].num_kernels, num_launches, p.num_kernels));
   std::vector<double> span_us;
   for (const cuda::LaunchSpan& s : std::span(spans).subspan(timer_options_.num_warm_up)) span_us.push_back(s.us());
   row.span = summarize(std::move(span_us));

@@ -1,6 +1,7 @@
 // Times launch plans of attention-pre on the GPU, by the protocol of cuda_frame.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 
@@ -22,6 +23,7 @@ struct CudaTimerOptions {
   uint64_t seed = 1;                      // of the inputs
   const cuda::CuptiApi* cupti = nullptr;  // of add_spans; null: cuda::cupti()
   codegen::CompileOptions compile;
+  bool is_cooperative = true;  // launches of the persistent kernel
 };
 
 class CudaTimer {
@@ -53,8 +55,12 @@ class CudaTimer {
             const CudaTimerOptions& timer_options);
   Result<const glm52::Inputs*> inputs_of(const Batch& batch);
   Result<Prepared> prepare(const BenchCase& c);
+  using MakeExecutable = std::function<Result<std::unique_ptr<cuda::DeviceExecutable>>()>;
+  Result<MakeExecutable> graph_maker(const LaunchPlan& plan) const;
+  Result<MakeExecutable> mega_maker(const BenchCase& c) const;
   Result<std::vector<double>> time_cold(const Prepared& p);
   Status add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::ActivitySource source, BenchRow& row);
+  Status check_runs(const Prepared& p) const;
   Result<BenchRow> time_prepared(const BenchCase& c, const Prepared& p);
 
   glm52::Config config_;

@@ -5,9 +5,11 @@
 #include <cstring>
 #include <limits>
 
+#include "backends/cuda_graph/cuda_graph_executable.h"
 #include "base/rng.h"
 #include "bench/weight_copies.h"
 #include "codegen/compile_kernels.h"
+#include "codegen/mega_source.h"
 
 namespace megartp::bench {
 namespace {
@@ -60,7 +62,7 @@ class Comparer {
 
 struct Contestant {
   std::string name;
-  std::unique_ptr<CudaGraphExecutable> executable;
+  std::unique_ptr<cuda::DeviceExecutable> executable;
   cuda::Stream stream;
 };
 
@@ -77,21 +79,14 @@ class Replays {
     launch.target.smem_per_cta = context_->info().smem_per_cta;
     auto plan =
         std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run_.graph, run_.inputs.shapes, launch)));
-    codegen::CompileOptions compile = options_.compile;
-    if (options_.with_fuzz) compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
-    const auto code = MEGARTP_TRY(LoadedCode::load(context_, *plan, compile));
-    Contestant c;
-    c.name = to_string(mode);
-    c.executable = MEGARTP_TRY(CudaGraphExecutable::create(plan, code));
-    MEGARTP_TRY(copies_.bind(*c.executable, 0));
-    for (const auto& [name, buffer] : run_.inputs.tensors)
-      if (run_.graph.find_tensor(name).valid())
-        MEGARTP_TRY(c.executable->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-    MEGARTP_TRY(c.executable->allocate_unbound());
-    MEGARTP_TRY(c.executable->prepare());
-    c.stream = MEGARTP_TRY(cuda::make_stream(context_->api()));
-    contestants_.push_back(std::move(c));
-    return {};
+    const auto code = MEGARTP_TRY(LoadedCode::load(context_, *plan, compile_options()));
+    return add(std::string(to_string(mode)), MEGARTP_TRY(CudaGraphExecutable::create(plan, code)));
+  }
+
+  Status add_mega() {
+    const auto code =
+        MEGARTP_TRY(cuda_mega::MegaCode::load(context_, codegen::mega_opcodes(*options_.mega_plan), compile_options()));
+    return add("mega", MEGARTP_TRY(cuda_mega::MegaExecutable::create(options_.mega_plan, code, options_.mega_run)));
   }
 
   Result<ReplayReport> check() {
@@ -105,6 +100,9 @@ class Replays {
       for (const Contestant& c : contestants_) MEGARTP_TRY(c.executable->poison());
       for (const Contestant& c : contestants_) MEGARTP_TRY(c.executable->run(c.stream.get()));
       for (const Contestant& c : contestants_) MEGARTP_CUDA_TRY(context_->api(), stream_synchronize(c.stream.get()));
+      for (const Contestant& c : contestants_)
+        if (Status ok = c.executable->finish(); !ok)
+          return tl::unexpected(std::move(ok).error().with("replay", std::to_string(i)));
       MEGARTP_TRY(compare(i, comparer, report));
       ++report.num_replays;
       if (options_.progress) options_.progress(report.num_replays, options_.num_replays);
@@ -113,6 +111,27 @@ class Replays {
   }
 
  private:
+  codegen::CompileOptions compile_options() const {
+    codegen::CompileOptions compile = options_.compile;
+    if (options_.with_fuzz) compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
+    return compile;
+  }
+
+  Status add(std::string name, std::unique_ptr<cuda::DeviceExecutable> executable) {
+    Contestant c;
+    c.name = std::move(name);
+    c.executable = std::move(executable);
+    MEGARTP_TRY(copies_.bind(*c.executable, 0));
+    for (const auto& [tensor, buffer] : run_.inputs.tensors)
+      if (run_.graph.find_tensor(tensor).valid())
+        MEGARTP_TRY(c.executable->upload(tensor, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
+    MEGARTP_TRY(c.executable->allocate_unbound());
+    MEGARTP_TRY(c.executable->prepare());
+    c.stream = MEGARTP_TRY(cuda::make_stream(context_->api()));
+    contestants_.push_back(std::move(c));
+    return {};
+  }
+
   Status change_inputs(uint64_t replay) {
     for (const char* name : {"x", "residual"}) {
       const glm52::Buffer changed = run_.inputs.tensors.at(name).clone();
@@ -126,7 +145,7 @@ class Replays {
 
   Status compare(uint64_t replay, Comparer& comparer, ReplayReport& report) {
     for (const std::string& name : report.tensors) {
-      const cuda_graph::DeviceTensor* first = contestants_[0].executable->tensors().find(name);
+      const cuda::DeviceTensor* first = contestants_[0].executable->tensors().find(name);
       if (first == nullptr || !first->is_used()) continue;
       for (size_t c = 1; c < contestants_.size(); ++c) {
         const auto d = MEGARTP_TRY(comparer.compare(first->address, contestants_[c].executable->address(name),
@@ -172,6 +191,7 @@ Result<ReplayReport> check_replays(const glm52::LayerRun& run, std::span<const L
   const cuda::Context::Scope scope(*context);
   Replays replays(run, options, context);
   for (const LaunchMode mode : modes) MEGARTP_TRY(replays.add(mode));
+  if (options.mega_plan) MEGARTP_TRY(replays.add_mega());
   return replays.check();
 }
 

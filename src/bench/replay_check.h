@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/cuda_common/resources.h"
+#include "backends/cuda_mega/mega_executable.h"
 #include "codegen/compile_kernels.h"
 #include "launch/launch_plan.h"
 #include "models/glm52/layer_run.h"
@@ -21,6 +22,9 @@ struct ReplayOptions {
   uint64_t seed = 1;
   // Device code with delays at random places (MEGARTP_FUZZ): late starts and early triggers.
   bool with_fuzz = false;
+  // Also the persistent kernel, with this plan of the run's graph and shapes.
+  std::shared_ptr<const KernelPlan> mega_plan;
+  cuda_mega::MegaRunOptions mega_run;
   std::function<void(uint64_t done, uint64_t total)> progress;
   codegen::CompileOptions compile;
 };
@@ -40,7 +44,7 @@ inline constexpr size_t kMaxMismatches = 20;
 
 // In every replay: x and residual get new signs, everything that is written is poisoned, all backends run at once on
 // streams of their own, and their outputs and states are compared with those of the first, on the device. Stops after
-// kMaxMismatches. kUnsupported on a machine without a GPU.
+// kMaxMismatches, and with an error when a run gives up. kUnsupported on a machine without a GPU.
 Result<ReplayReport> check_replays(const glm52::LayerRun& run, std::span<const LaunchMode> modes,
                                    const ReplayOptions& options,
                                    std::shared_ptr<const cuda::Context> context = nullptr);

@@ -1,6 +1,6 @@
 #include "bench/weight_copies.h"
 
-#include "backends/cuda_graph/weight_packing.h"
+#include "backends/cuda_common/weight_packing.h"
 
 namespace megartp::bench {
 
@@ -34,18 +34,17 @@ Result<const WeightCopies::Copies*> WeightCopies::packed(const std::string& name
   if (it != packed_.end()) return &it->second;
   const glm52::Weights::Item* item = weights_->find(name);
   if (item == nullptr) return make_error(ErrorCode::kNotFound, "the checkpoint has no weight '" + name + "'");
-  std::vector<std::byte> bytes(cuda_graph::packed_weight_bytes(n, k));
-  MEGARTP_TRY(cuda_graph::pack_weight({item->data, item->num_bytes}, n, k, bytes));
+  std::vector<std::byte> bytes(cuda::packed_weight_bytes(n, k));
+  MEGARTP_TRY(cuda::pack_weight({item->data, item->num_bytes}, n, k, bytes));
   return &(packed_[name] = MEGARTP_TRY(upload(bytes)));
 }
 
-Status WeightCopies::bind(cuda_graph::CudaGraphExecutable& executable, uint32_t i) {
+Status WeightCopies::bind(cuda::DeviceExecutable& executable, uint32_t i) {
   const cuda::Context::Scope scope(*context_);
-  const LaunchPlan& plan = executable.plan();
-  for (TensorId id = 0; id < plan.num_graph_tensors; ++id) {
-    const ConcreteTensor& t = plan.tensors[id];
-    if (t.storage != Storage::kWeight) continue;
-    const cuda_graph::DeviceTensor* device = executable.tensors().find(t.name);
+  for (const cuda::TensorUse& use : executable.tensors().uses()) {
+    const ConcreteTensor& t = use.tensor;
+    if (use.is_private || t.storage != Storage::kWeight) continue;
+    const cuda::DeviceTensor* device = executable.tensors().find(t.name);
     if (device == nullptr || !device->is_used()) continue;
     if (device->is_used_plain) {
       const Copies& copies = *MEGARTP_TRY(plain(t.name));

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/cuda_graph/cuda_graph_executable.h"
+#include "backends/cuda_common/device_executable.h"
 #include "models/glm52/weights.h"
 
 namespace megartp::bench {
@@ -19,7 +19,7 @@ class WeightCopies {
 
   // Binds copy `i` of every weight that the executable uses, in the form that its kernels want. What no executable has
   // asked for before is packed and uploaded first.
-  Status bind(cuda_graph::CudaGraphExecutable& executable, uint32_t i);
+  Status bind(cuda::DeviceExecutable& executable, uint32_t i);
   uint32_t num_copies() const { return num_copies_; }
   uint64_t bytes_per_copy() const;  // of what was bound so far
 

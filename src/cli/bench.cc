@@ -1,4 +1,4 @@
-// megartp bench: times of the CUDA graph backends, and the experiments on them.
+// megartp bench: times of the GPU backends, and the experiments on them.
 #include <algorithm>
 #include <iostream>
 
@@ -10,6 +10,7 @@
 #include "cli/launch_options.h"
 #include "cli/layer_weights.h"
 #include "cli/run_launch.h"
+#include "cli/run_mega.h"
 
 namespace megartp::cli {
 namespace {
@@ -18,10 +19,13 @@ struct BenchArgs {
   CommonOptions common;
   ModelOptions model;
   LaunchArgs launch;
+  MegaArgs mega;
   std::vector<std::string> backends{"serial", "pdl", "dag", "cmp"};
   std::vector<int64_t> m{16}, kv{8192};
   int64_t requests = 0;
   std::string weights, format = "table", output, span = "kernels";
+  std::string packer = "critical-path", events = "exact";
+  uint32_t workers = 0;
   uint32_t copies = 8;
   size_t repeat = 200;
   bool no_same = false, no_read = false;
@@ -42,8 +46,18 @@ std::vector<bench::Batch> batches(const BenchArgs& a) {
 
 std::vector<LaunchMode> modes(const BenchArgs& a) {
   std::vector<LaunchMode> list;
-  for (const std::string& name : a.backends) list.push_back(value_or_exit(parse_launch_mode(name), a.common, "bench"));
+  for (const std::string& name : a.backends)
+    if (name != "mega") list.push_back(value_or_exit(parse_launch_mode(name), a.common, "bench"));
   return list;
+}
+
+std::optional<MegaPlanOptions> mega_plan(const BenchArgs& a) {
+  if (std::ranges::find(a.backends, "mega") == a.backends.end()) return std::nullopt;
+  MegaPlanOptions options;
+  options.num_workers = a.workers;
+  options.packer = value_or_exit(parse_packer(a.packer), a.common, "bench");
+  options.events = value_or_exit(parse_event_mode(a.events), a.common, "bench");
+  return options;
 }
 
 // Without an experiment: the backends.
@@ -56,8 +70,10 @@ std::vector<bench::BenchCase> cases(const BenchArgs& a, const bench::CudaTimer& 
   const std::vector<bench::Batch> sizes = batches(a);
   if (a.ablation)
     for (const bench::Batch& b : sizes) append(bench::ablation_cases(b, base));
-  if (a.growing)
+  if (a.growing) {
     for (const LaunchMode mode : modes(a)) append(bench::growing_cases(timer.graph(), mode, sizes.front(), base));
+    if (const auto mega = mega_plan(a)) append(bench::mega_growing_cases(timer.graph(), *mega, sizes.front(), base));
+  }
   const std::vector<int64_t> rows = a.m_given ? a.m : std::vector<int64_t>{16, 32, 64, 128, 256};
   for (const int which : a.pdl_cases) {
     bench::BenchCase whole;
@@ -66,7 +82,7 @@ std::vector<bench::BenchCase> cases(const BenchArgs& a, const bench::CudaTimer& 
     append(bench::pdl_cases(which, value_or_exit(bench::find_pdl_edge(timer.graph(), plan, which), a.common, "bench"),
                             rows, sizes.front()));
   }
-  if (list.empty() && !a.tune_edges) append(bench::backend_cases(modes(a), sizes, base));
+  if (list.empty() && !a.tune_edges) append(bench::backend_cases(modes(a), sizes, base, mega_plan(a)));
   return list;
 }
 
@@ -79,6 +95,7 @@ Result<std::unique_ptr<bench::CudaTimer>> make_timer(const BenchArgs& a) {
   options.num_samples = a.repeat;
   options.with_same = !a.no_same;
   options.with_read = !a.no_read;
+  options.is_cooperative = !a.mega.is_ordinary;
   glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
   return bench::CudaTimer::create(model.config, model.options, a.model.layer, std::move(weights), options);
 }
@@ -214,12 +231,12 @@ void add_experiments(CLI::App& app, BenchArgs& a) {
 Command add_bench_command(CLI::App& root) {
   auto args = std::make_shared<BenchArgs>();
   BenchArgs& a = *args;
-  CLI::App* app = root.add_subcommand("bench", "Time the CUDA graph backends on this machine's GPU");
+  CLI::App* app = root.add_subcommand("bench", "Time the GPU backends on this machine's GPU");
   add_common_options(*app, a.common);
   add_model_options(*app, a.model);
   app->add_option("--backends", a.backends, "Which")
       ->delimiter(',')
-      ->check(CLI::IsMember({"serial", "pdl", "dag", "cmp"}))
+      ->check(CLI::IsMember({"serial", "pdl", "dag", "cmp", "mega"}))
       ->capture_default_str();
   app->add_option("--m", a.m, "Rows; several make a sweep")->delimiter(',')->capture_default_str();
   app->add_option("--kv", a.kv, "Visible length of each request's last row; several make a sweep")
@@ -228,6 +245,14 @@ Command add_bench_command(CLI::App& root) {
   app->add_option("--requests", a.requests, "Requests (default: 2, or 1 for a single row)")->check(CLI::PositiveNumber);
   app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one");
   add_launch_options(*app, a.launch);
+  app->add_option("--workers", a.workers, "mega: CTAs (default: one an SM)")->check(CLI::Range(1U, 65536U));
+  app->add_option("--packer", a.packer, "mega: how tasks are put into queues")
+      ->check(CLI::IsMember({"round-robin", "critical-path"}))
+      ->capture_default_str();
+  app->add_option("--events", a.events, "mega: how finely tasks wait")
+      ->check(CLI::IsMember({"exact", "auto", "gcd", "whole"}))
+      ->capture_default_str();
+  add_mega_options(*app, a.mega);
   app->add_option("--repeat", a.repeat, "Samples of each figure")->check(CLI::Range(1, 1000000))->capture_default_str();
   app->add_option("--copies", a.copies, "Copies of weights and caches that cold runs rotate over")
       ->check(CLI::Range(1U, 256U))
@@ -247,6 +272,7 @@ Command add_bench_command(CLI::App& root) {
   app->footer(
       "Examples:\n"
       "  megartp bench glm52-attention-pre --backends serial,cmp --m 1,16,64 --kv 8192\n"
+      "  megartp bench glm52-attention-pre --backends serial,cmp,mega --workers 132\n"
       "  megartp bench glm52-attention-pre --ablation --growing --pdl-case 1 --format csv -o figures.csv");
   return {app, [args, app] {
             args->m_given = app->count("--m") > 0;

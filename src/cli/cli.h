@@ -108,6 +108,7 @@ struct PlanOptions {
   std::string finalizer = "fused";
   std::string events = "exact";
   uint32_t workers = 0;
+  uint32_t num_sms = 0;  // of the GPU that is there; 0: the target's
 };
 
 void add_model_options(CLI::App& app, ModelOptions& options);

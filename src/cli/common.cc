@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "cli/cli.h"
+#include "cli/trace.h"
 #include "cli/verify.h"
 
 namespace megartp::cli {
@@ -169,6 +170,7 @@ std::vector<Command> add_commands(CLI::App& root) {
   commands.push_back(add_plan_diff_command(*root.get_subcommand("plan")));
   for (Command& c : add_weights_commands(root)) commands.push_back(std::move(c));
   for (Command& c : add_verify_commands(root)) commands.push_back(std::move(c));
+  for (Command& c : add_trace_commands(root)) commands.push_back(std::move(c));
   commands.push_back(add_ops_command(root));
   commands.push_back(add_doctor_command(root));
   commands.push_back(add_version_command(root));

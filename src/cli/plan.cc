@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "cli/cli.h"
 #include "cli/plan_build.h"
+#include "cli/plan_compile.h"
 #include "cli/plan_from_template.h"
 #include "cli/plan_partition.h"
 #include "cli/plan_views.h"
@@ -24,6 +25,7 @@ struct PlanArgs {
   TemplateOptions from_template;
   std::string output;
   std::string format = "plan";
+  bool compile = false;
   bool explain = false;
   std::string partition_graph;
   std::string unfit_option;  // given, and without meaning beside --partition-graph
@@ -98,6 +100,7 @@ int run_plan(const PlanArgs& a) {
       value_or_exit(a.from_template.is_used() ? build_plan_from_template(input.graph, a.batch, a.plan, a.from_template)
                                               : build_plan(input.graph, input.shapes, a.plan),
                     a.common, "plan");
+  if (a.compile) return compile_mega(*built.plan, a.common);
   if (a.output == "-") {
     value_or_exit(write_output("-", serialize_plan(*built.plan)), a.common, "plan");
     return 0;
@@ -150,6 +153,9 @@ Command add_plan_command(CLI::App& root) {
                             ->capture_default_str();
   app->add_flag("--explain", args->explain, "Say for every edge what its consumers wait for, and how finely")
       ->excludes(format);
+  app->add_flag(
+      "--compile", args->compile,
+      "Compile the persistent kernel for the plan (--finalizer tasks) and say what it takes; exit code 1 on spills");
   app->footer(
       "Examples:\n"
       "  megartp plan glm52-attention-pre --target b300 --packer round-robin\n"

@@ -8,13 +8,26 @@
 
 namespace megartp::cli {
 
+namespace {
+
+Result<TargetDesc> target_of(const PlanOptions& options) {
+  TargetDesc target = MEGARTP_TRY(find_target(options.target));
+  if (options.num_sms != 0) target.num_workers = options.num_sms;
+  return target;
+}
+
+}  // namespace
+
 std::string graph_hash(const OpGraph& graph) { return hash128(to_json(graph)).hex(); }
 
 Result<LowerOptions> lower_options(const PlanOptions& options) {
   LowerOptions out;
   out.finalizer = options.finalizer == "tasks" ? FinalizerMode::kTasks : FinalizerMode::kFused;
   out.events.mode = MEGARTP_TRY(parse_event_mode(options.events));
-  out.events.costs = event_costs(MEGARTP_TRY(find_target(options.target)), options.workers);
+  const TargetDesc target = MEGARTP_TRY(target_of(options));
+  out.events.costs = event_costs(target, options.workers);
+  // Of the whole chip, however many workers there are: the bits are those of launch plans.
+  out.num_sms = target.num_sms();
   return out;
 }
 
@@ -23,7 +36,7 @@ Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const
   const auto ns = [](Clock::time_point a, Clock::time_point b) {
     return std::chrono::duration<double, std::nano>(b - a).count();
   };
-  const TargetDesc target = MEGARTP_TRY(find_target(options.target));
+  const TargetDesc target = MEGARTP_TRY(target_of(options));
   PackOptions pack_options;
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
   pack_options.num_workers = options.workers;

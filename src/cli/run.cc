@@ -12,6 +12,7 @@
 #include "cli/plan_build.h"
 #include "cli/run_explore.h"
 #include "cli/run_launch.h"
+#include "cli/run_mega.h"
 #include "cli/run_output.h"
 #include "models/glm52/layer_run.h"
 #include "plan/fault_dump.h"
@@ -39,6 +40,7 @@ struct RunArgs {
   std::string fault_dump;
   uint32_t lose_signals_of = abi::kNoTask;
   LaunchArgs launch;
+  MegaArgs mega;
   int64_t replays = 0;
   bool fuzz = false;
   bool explore = false;
@@ -47,8 +49,15 @@ struct RunArgs {
   bool keep_intermediates = false;
   bool sizes_given = false;
   bool packing_given = false;
-  bool threads_given = false;
+  bool target_given = false;
+  bool finalizer_given = false;
+  bool threads_given = false;  // what only CPU threads do
+  bool repeat_given = false;
+  bool lose_given = false;
   bool launch_given = false;
+  bool replays_given = false;
+  bool is_mega() const { return backend == "mega"; }
+  bool is_on_gpu() const { return is_mega() || is_launch_backend(backend); }
   std::shared_ptr<const KernelPlan> loaded_plan;  // of plan_file
 };
 
@@ -84,6 +93,14 @@ Status check_plan_fits(const std::string& path, const std::shared_ptr<const Kern
   if (plan->shapes.requests != run.inputs.shapes.requests)
     return make_error(ErrorCode::kInvalidArgument, fmt::format("plan '{}' was made for other request lengths", path));
   return {};
+}
+
+cuda_mega::MegaRunOptions mega_options(const RunArgs& a) {
+  cuda_mega::MegaRunOptions options;
+  options.deadline = std::chrono::milliseconds(a.timeout_ms);
+  options.lose_signals_of = a.lose_signals_of;
+  options.is_cooperative = !a.mega.is_ordinary;
+  return options;
 }
 
 struct Prepared {
@@ -130,6 +147,10 @@ Result<Prepared> prepare_backend(const RunArgs& a, const glm52::LayerRun& run) {
     return prepared;
   }
   prepared.plan = MEGARTP_TRY(prepare_plan(a, run));
+  if (a.is_mega()) {
+    prepared.executable = MEGARTP_TRY(prepare_mega(prepared.plan, mega_options(a), a.fuzz));
+    return prepared;
+  }
   const CpuThreadsOptions options = MEGARTP_TRY(threads_options(a));
   prepared.executable = MEGARTP_TRY(prepare_cpu_threads(prepared.plan, options));
   return prepared;
@@ -168,42 +189,55 @@ Result<RunReport> execute(const RunArgs& a, const glm52::LayerRun& run, glm52::T
   return report;
 }
 
+// Options that do not go together: the sentence, or nothing.
+std::string_view misused_options(const RunArgs& a) {
+  if (!a.input.empty() && a.sizes_given) return "run: --input fixes the batch; --m, --kv and --requests go without it";
+  if (a.launch_given && !is_launch_backend(a.backend))
+    return "run: --edge, --level and --only go with the backends serial, pdl, dag and cmp";
+  if (a.replays_given && !a.is_on_gpu())
+    return "run: --replays and --fuzz go with the backends serial, pdl, dag, cmp and mega";
+  if (is_launch_backend(a.backend) && (a.packing_given || a.explore || !a.plan_file.empty()))
+    return "run: --plan, --explore, --target, --workers, --packer, --finalizer and --events are for cpu-threads and "
+           "mega";
+  if (a.is_mega() && (a.threads_given || a.explore))
+    return "run: --schedule, --dispatch, --schedulers, --interleave-seed and --explore are for cpu-threads";
+  if (!a.is_mega() && a.mega.is_ordinary) return "run: --ordinary-launch goes with the backend mega";
+  if (a.is_mega() && a.plan.finalizer != "tasks")
+    return "run: the persistent kernel runs plans with --finalizer tasks only";
+  if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
+    return "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer, --events and "
+           "--backend cpu-reference go without it";
+  const bool runs_more = a.threads_given || a.repeat_given || a.lose_given;
+  if (a.explore && (a.backend == "cpu-reference" || runs_more || a.check || !a.output.empty()))
+    return "run: --explore runs every order in one thread; --check, --output, --repeat, --schedule, --dispatch, "
+           "--schedulers, --interleave-seed, --lose-signals-of and --backend cpu-reference go without it";
+  if (a.output == "-") return "run: --output needs a file; tensors are not written to stdout";
+  return {};
+}
+
+// Prints and compares what the replays give, as the last part of the command.
+bool run_replays(const RunArgs& a, const glm52::LayerRun& run, std::shared_ptr<const KernelPlan> mega_plan,
+                 Json& json) {
+  if (a.replays == 0) return true;
+  const ReplayArgs args{a.replays, a.seed, a.fuzz, a.is_mega() ? std::move(mega_plan) : nullptr};
+  const bench::ReplayReport replays = value_or_exit(replay_backends(run, a.launch, args, a.common), a.common, "run");
+  if (a.common.json)
+    json["replays"] = replays_json(replays);
+  else
+    print_replays(replays);
+  return replays.mismatches.empty();
+}
+
 int run_run(RunArgs& a) {
   if (a.backend.empty()) a.backend = value_or_exit(env_backend(), a.common, "run");
-  if (a.backend != "cpu-threads" && a.backend != "cpu-reference" && !is_launch_backend(a.backend))
+  if (a.backend != "cpu-threads" && a.backend != "cpu-reference" && !a.is_on_gpu())
     return print_error(Error{ErrorCode::kUnsupported, fmt::format("run: backend '{}' is not available", a.backend)},
                        a.common, "run");
-  if (!a.input.empty() && a.sizes_given)
-    return print_error(
-        Error{ErrorCode::kInvalidArgument, "run: --input fixes the batch; --m, --kv and --requests go without it"},
-        a.common, "run");
-  if (a.launch_given && !is_launch_backend(a.backend))
-    return print_error(
-        Error{ErrorCode::kInvalidArgument,
-              "run: --edge, --level, --replays and --fuzz go with the backends serial, pdl, dag and cmp"},
-        a.common, "run");
-  if (is_launch_backend(a.backend) && (a.packing_given || a.explore || !a.plan_file.empty()))
-    return print_error(
-        Error{ErrorCode::kInvalidArgument,
-              "run: --plan, --explore, --target, --workers, --packer, --finalizer and --events are for cpu-threads"},
-        a.common, "run");
-  if (!a.plan_file.empty() && (a.packing_given || a.backend == "cpu-reference"))
-    return print_error(
-        Error{ErrorCode::kInvalidArgument,
-              "run: --plan fixes queues and finalizers; --target, --workers, --packer, --finalizer, --events and "
-              "--backend cpu-reference go without it"},
-        a.common, "run");
-  if (a.explore && (a.backend == "cpu-reference" || a.threads_given || a.check || !a.output.empty()))
-    return print_error(
-        Error{ErrorCode::kInvalidArgument,
-              "run: --explore runs every order in one thread; --check, --output, --repeat, --schedule, --dispatch, "
-              "--schedulers, --interleave-seed, --lose-signals-of and --backend cpu-reference go without it"},
-        a.common, "run");
-  if (a.output == "-")
-    return print_error(
-        Error{ErrorCode::kInvalidArgument, "run: --output needs a file; tensors are not written to stdout"}, a.common,
-        "run");
-  if (is_launch_backend(a.backend)) value_or_exit(check_gpu(), a.common, "run");
+  if (a.is_mega() && !a.finalizer_given) a.plan.finalizer = "tasks";
+  if (const std::string_view misuse = misused_options(a); !misuse.empty())
+    return print_error(Error{ErrorCode::kInvalidArgument, std::string(misuse)}, a.common, "run");
+  const uint32_t num_sms = a.is_on_gpu() ? value_or_exit(check_gpu(), a.common, "run") : 0;
+  if (a.is_mega()) set_mega_defaults(a.plan, a.target_given, num_sms);
   // First, so that a bad plan costs no checkpoint.
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
@@ -219,16 +253,7 @@ int run_run(RunArgs& a) {
     json = report_json(run, report);
   else
     print_report(run, report, a.common);
-  bool replays_agree = true;
-  if (a.replays > 0) {
-    const bench::ReplayReport replays =
-        value_or_exit(replay_backends(run, a.launch, a.replays, a.seed, a.fuzz, a.common), a.common, "run");
-    replays_agree = replays.mismatches.empty();
-    if (a.common.json)
-      json["replays"] = replays_json(replays);
-    else
-      print_replays(replays);
-  }
+  const bool replays_agree = run_replays(a, run, report.plan, json);
   if (a.common.json) print_json("run", std::move(json));
   return report.passed() && replays_agree ? 0 : exit_code(ErrorCode::kMismatch);
 }
@@ -268,7 +293,7 @@ Command add_run_command(CLI::App& root) {
   app->add_option("--output", a.output, "Write the outputs to this safetensors file");
   app->add_option("--plan", a.plan_file, "Run a saved plan instead of making one");
   app->add_option("--backend", a.backend, "Backend (default: MEGARTP_BACKEND, else cpu-threads)")
-      ->check(CLI::IsMember({"cpu-threads", "cpu-reference", "serial", "pdl", "dag", "cmp"}));
+      ->check(CLI::IsMember({"cpu-threads", "cpu-reference", "serial", "pdl", "dag", "cmp", "mega"}));
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
   app->add_option("--interleave-seed", a.interleave_seed, "Random delays from this seed (0: none)")
       ->capture_default_str();
@@ -277,8 +302,11 @@ Command add_run_command(CLI::App& root) {
   app->add_option("--repeat", a.repeat, "Runs")->check(CLI::Range(1, 100000))->capture_default_str();
   add_schedule_options(*app, a);
   add_launch_options(*app, a.launch);
-  app->add_option("--replays", a.replays,
-                  "GPU: replay serial, pdl, dag and cmp so often on inputs that change and compare them bit for bit")
+  add_mega_options(*app, a.mega);
+  app->add_option(
+         "--replays", a.replays,
+         "GPU: replay serial, pdl, dag, cmp (and mega) so often on inputs that change and compare them bit for "
+         "bit")
       ->check(CLI::Range(0, 10000000));
   app->add_flag("--fuzz", a.fuzz, "GPU: device code with delays at random places");
   app->add_flag("--check", a.check, "Compare with cpu-reference; exit code 1 on a mismatch");
@@ -287,19 +315,22 @@ Command add_run_command(CLI::App& root) {
       "Examples:\n"
       "  megartp run glm52-attention-pre --check\n"
       "  megartp run glm52-attention-pre --backend cmp --check --replays 1000\n"
+      "  megartp run glm52-attention-pre --backend mega --check --replays 1000\n"
       "  megartp run glm52-attention-pre --m 33 --kv 2049 --requests 3 --workers 8 --output out.safetensors");
   return {app, [args, app] {
             args->sizes_given = app->count("--m") + app->count("--kv") + app->count("--requests") > 0;
             args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") +
                                       app->count("--finalizer") + app->count("--events") >
                                   0;
-            args->threads_given = app->count("--repeat") + app->count("--schedule") + app->count("--dispatch") +
-                                      app->count("--schedulers") + app->count("--interleave-seed") +
-                                      app->count("--lose-signals-of") >
+            args->target_given = app->count("--target") > 0;
+            args->finalizer_given = app->count("--finalizer") > 0;
+            args->threads_given = app->count("--schedule") + app->count("--dispatch") + app->count("--schedulers") +
+                                      app->count("--interleave-seed") >
                                   0;
-            args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") +
-                                     app->count("--replays") + app->count("--fuzz") >
-                                 0;
+            args->repeat_given = app->count("--repeat") > 0;
+            args->lose_given = app->count("--lose-signals-of") > 0;
+            args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") > 0;
+            args->replays_given = app->count("--replays") + app->count("--fuzz") > 0;
             return run_run(*args);
           }};
 }

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "backends/cuda_common/driver.h"
-#include "backends/cuda_graph/host_executable.h"
+#include "backends/cuda_graph/prepare.h"
 #include "launch/launch_text.h"
 
 namespace megartp::cli {
@@ -17,10 +17,9 @@ constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMo
 
 bool is_launch_backend(std::string_view backend) { return parse_launch_mode(backend).has_value(); }
 
-Status check_gpu() {
+Result<uint32_t> check_gpu() {
   const cuda::DriverApi* api = MEGARTP_TRY(cuda::driver());
-  MEGARTP_TRY(cuda::device_info(*api, 0));
-  return {};
+  return static_cast<uint32_t>(MEGARTP_TRY(cuda::device_info(*api, 0)).num_sms);
 }
 
 Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
@@ -36,15 +35,16 @@ Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, c
   return prepare_cuda_graph(std::move(plan), host);
 }
 
-Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& args, int64_t num_replays,
-                                            uint64_t seed, bool fuzz, const CommonOptions& common) {
+Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& launch,
+                                            const ReplayArgs& args, const CommonOptions& common) {
   bench::ReplayOptions options;
-  options.launch = MEGARTP_TRY(to_launch_options(args));
+  options.launch = MEGARTP_TRY(to_launch_options(launch));
   // Edges are set for one mode; the others do not have them.
   options.launch.levels.clear();
-  options.num_replays = static_cast<uint64_t>(num_replays);
-  options.seed = seed;
-  options.with_fuzz = fuzz;
+  options.num_replays = static_cast<uint64_t>(args.num_replays);
+  options.seed = args.seed;
+  options.with_fuzz = args.fuzz;
+  options.mega_plan = args.mega_plan;
   ProgressBar bar("replays", common);
   options.progress = [&bar](uint64_t done, uint64_t total) { bar.update(done, total); };
   return bench::check_replays(run, kModes, options);

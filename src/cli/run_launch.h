@@ -1,4 +1,4 @@
-// What `megartp run` does for the backends that are CUDA graphs: serial, pdl, dag, cmp.
+// What `megartp run` does for the backends that are CUDA graphs: serial, pdl, dag, cmp; and for replays.
 #pragma once
 
 #include <memory>
@@ -11,13 +11,19 @@
 namespace megartp::cli {
 
 bool is_launch_backend(std::string_view backend);
-// kUnsupported, with a sentence that says what is missing, where no GPU can be used.
-Status check_gpu();
+// SMs of this machine's GPU. kUnsupported, with a sentence that says what is missing, where no GPU can be used.
+Result<uint32_t> check_gpu();
 Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
                                                    const LaunchArgs& args, bool fuzz, const CommonOptions& common);
-// All four backends against each other.
-Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& args, int64_t num_replays,
-                                            uint64_t seed, bool fuzz, const CommonOptions& common);
+struct ReplayArgs {
+  int64_t num_replays = 0;
+  uint64_t seed = 1;
+  bool fuzz = false;
+  std::shared_ptr<const KernelPlan> mega_plan;  // not null: the persistent kernel too
+};
+// All four backends against each other, and perhaps mega.
+Result<bench::ReplayReport> replay_backends(const glm52::LayerRun& run, const LaunchArgs& launch,
+                                            const ReplayArgs& args, const CommonOptions& common);
 Json replays_json(const bench::ReplayReport& report);
 void print_replays(const bench::ReplayReport& report);
 

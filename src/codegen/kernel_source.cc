@@ -66,17 +66,19 @@ KernelRequest kernel_request(const DeviceKernel& kernel, DeviceWait wait) {
 }
 
 std::string kernel_source(const KernelRequest& request) {
-  return fmt::format(
-      "#include \"{}\"\n"
-      "namespace megartp_generated {{\n"
-      "template <class F> struct ParamsOf;\n"
-      "template <class P> struct ParamsOf<void(P)> {{ using type = P; }};\n"
-      "using Params = ParamsOf<decltype({})>::type;\n"
-      "static_assert(sizeof(Params) == {}, \"the host packs {} bytes of parameters\");\n"
-      "static_assert(alignof(Params) == {}, \"the host aligns the parameters to {} bytes\");\n"
-      "}}\n",
-      request.header, request.entry, request.param_bytes, request.param_bytes, request.param_alignment,
-      request.param_alignment);
+  std::string text;
+  for (const std::string& header : request.more_headers) text += fmt::format("#include \"{}\"\n", header);
+  return text + fmt::format(
+                    "#include \"{}\"\n"
+                    "namespace megartp_generated {{\n"
+                    "template <class F> struct ParamsOf;\n"
+                    "template <class P> struct ParamsOf<void(P)> {{ using type = P; }};\n"
+                    "using Params = ParamsOf<decltype({})>::type;\n"
+                    "static_assert(sizeof(Params) == {}, \"the host packs {} bytes of parameters\");\n"
+                    "static_assert(alignof(Params) == {}, \"the host aligns the parameters to {} bytes\");\n"
+                    "}}\n",
+                    request.header, request.entry, request.param_bytes, request.param_bytes, request.param_alignment,
+                    request.param_alignment);
 }
 
 std::vector<SourceHeader> reached_headers(std::string_view source, std::span<const SourceHeader> more) {

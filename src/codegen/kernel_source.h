@@ -17,6 +17,7 @@ struct KernelRequest {
   std::string header;  // "ops/qkv_a/device/qkv_a.cuh"
   std::string entry;   // without "$WAIT"; qualified from the global namespace
   uint32_t param_bytes = 0, param_alignment = 1;
+  std::vector<std::string> more_headers = {};  // what else the entry names things of
 };
 
 // The request of a kernel that waits at `wait`.

@@ -25,10 +25,15 @@ __device__ inline uint32_t pack_e4m3(float low, float high) {  // 16 bits
 __device__ inline uint32_t pack_e4m3(float a, float b, float c, float d) {
   return pack_e4m3(a, b) | pack_e4m3(c, d) << 16;
 }
-// Two e4m3 bytes (low 16 bits) as floats.
-__device__ inline float2 unpack_e4m3(uint32_t pair) {
+// Two e4m3 bytes (low 16 bits) as FP16, exactly.
+__device__ inline uint32_t e4m3_to_f16(uint32_t pair) {
   uint32_t halves;
   asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(static_cast<uint16_t>(pair)));
+  return halves;
+}
+// As floats.
+__device__ inline float2 unpack_e4m3(uint32_t pair) {
+  const uint32_t halves = e4m3_to_f16(pair);
   float2 v;
   asm("{\n .reg .f16 l, h;\n mov.b32 {l, h}, %2;\n cvt.f32.f16 %0, l;\n cvt.f32.f16 %1, h;\n}"
       : "=f"(v.x), "=f"(v.y)
@@ -36,6 +41,10 @@ __device__ inline float2 unpack_e4m3(uint32_t pair) {
   return v;
 }
 
+// (a, b) rotated by the angle with this cosine and sine; each step rounded, whatever stands around it.
+__device__ inline float2 rotate(float a, float b, float cosine, float sine) {
+  return {__fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)), __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine))};
+}
 __device__ inline float group_scale(float amax, bool pow2) {
   const float s = __fdiv_rn(fmaxf(amax, kAmaxFloor), kE4m3Max);
   if (!pow2) return s;

@@ -49,6 +49,7 @@ Result<TaskGraph> lower(const OpGraph& graph, const ShapeEnv& shapes, const Lowe
   TaskGraph out;
   out.finalizer = options.finalizer;
   out.any_shape = options.any_shape;
+  out.num_sms = options.num_sms;
   MEGARTP_TRY(lowering::resolve_tensors(graph, shapes, out));
   MEGARTP_TRY(lowering::build_stages(graph, out));
   MEGARTP_TRY(lowering::expand_tasks(out));

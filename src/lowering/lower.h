@@ -28,6 +28,7 @@ struct LowerOptions {
   FinalizerMode finalizer = FinalizerMode::kFused;
   EventOptions events{};
   bool any_shape = false;  // LowerContext::any_shape, for plan templates
+  uint32_t num_sms = 0;    // LowerContext::num_sms; TargetDesc::num_sms() has it
 };
 
 // Linear in tasks. Errors: a symbol without value, dims over 2^31, an op without a family, more operands than a row

@@ -18,6 +18,7 @@ class GraphLowerContext final : public LowerContext {
   const ShapeEnv& shapes() const override { return out_.shapes; }
   FinalizerMode finalizer() const override { return out_.finalizer; }
   bool any_shape() const override { return out_.any_shape; }
+  uint32_t num_sms() const override { return out_.num_sms; }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
     out_.tensors.push_back(
         {fmt::format("{}.{}", op_.name, name), dtype, std::move(dims), Storage::kActivation, is_partial});

@@ -132,6 +132,7 @@ struct TaskGraph {
   ShapeEnv shapes;
   FinalizerMode finalizer = FinalizerMode::kFused;
   bool any_shape = false;
+  uint32_t num_sms = 0;
   EventMode event_mode = EventMode::kExact;
 };
 

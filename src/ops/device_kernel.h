@@ -26,6 +26,7 @@ struct TensorMapSpec {
   std::array<uint64_t, 4> strides{};  // bytes, of dimensions 1 .. rank-1; multiples of 16
   std::array<uint32_t, 5> box{};      // elements
   uint32_t swizzle_bytes = 128;       // 0, 32, 64 or 128
+  friend bool operator==(const TensorMapSpec&, const TensorMapSpec&) = default;
 };
 
 // How a weight lies in device memory.

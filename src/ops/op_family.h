@@ -164,6 +164,9 @@ class LowerContext {
   // True when the stages must keep the clipping contract for requests too: what a tile touches may then not depend on
   // which rows and lengths which request has.
   virtual bool any_shape() const { return false; }
+  // SMs of the GPU that the plan is made for; 0: for a CPU, or not known. What decides bits (K splits) then follows the
+  // same rule as the kernels of launch plans.
+  virtual uint32_t num_sms() const { return 0; }
   // A plan-private tensor "<op>.<name>".
   virtual TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) = 0;
 

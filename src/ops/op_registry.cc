@@ -45,6 +45,25 @@ const DeviceFamily* find_device_family(std::string_view kind) {
   return nullptr;
 }
 
+std::span<const MegaOpInfo* const> mega_ops() {
+  static const std::vector<const MegaOpInfo*> sorted = [] {
+    static constexpr MegaOpInfo kRelay{
+        abi::kOpcodeRelay, "device/mega/relay.cuh", "RelayMega", {}, nullptr, nullptr, nullptr};
+    std::vector<const MegaOpInfo*> list{&kRelay};
+    for (const std::span<const MegaOpInfo> family : generated_mega_ops())
+      for (const MegaOpInfo& op : family) list.push_back(&op);
+    std::sort(list.begin(), list.end(), [](const MegaOpInfo* a, const MegaOpInfo* b) { return a->opcode < b->opcode; });
+    return list;
+  }();
+  return sorted;
+}
+
+const MegaOpInfo* find_mega_op(uint32_t opcode) {
+  for (const MegaOpInfo* op : mega_ops())
+    if (op->opcode == opcode) return op;
+  return nullptr;
+}
+
 std::string_view opcode_name(uint32_t opcode) {
   if (opcode == abi::kOpcodeNoOp) return "noop";
   if (opcode == abi::kOpcodeRelay) return "relay";

@@ -193,6 +193,7 @@ void collect_queues(TemplateData& data) {
 
 Status build(TaskGraph tasks, const TargetDesc& target, const PackOptions& pack_options, TemplateData& data) {
   data.finalizer = tasks.finalizer;
+  data.num_sms = tasks.num_sms;
   for (const TaskStage& stage : tasks.stages)
     if (is_relay(stage))
       return make_error(ErrorCode::kUnsupported,

@@ -17,12 +17,18 @@ struct TargetDesc {
   uint32_t num_workers = 1;  // SMs, or threads
   uint32_t smem_bytes = 0;   // per worker
   uint32_t page_bytes = 16384;
+  // SMs, 0 for a CPU.
+  uint32_t num_sms() const { return arch == "cpu" ? 0 : num_workers; }
   double read_gb_per_s = 0;     // whole chip, measured or specified
   double gflops = 0;            // whole chip, dense FP8
   double task_overhead_us = 0;  // fixed cost of one tile task
   double event_latency_us = 0;  // signal to wait, one way
   double signal_us = 0;         // each further signal of a task
   double contended_add_us = 0;  // each add to a counter that others add to as well
+  // For the simulator (plan/simulate.h); packers do not look at them yet.
+  double worker_gb_per_s = 0;   // what one worker alone can read; 0: its even share of the chip's
+  uint32_t prefetch_bytes = 0;  // weights that a worker holds of tasks whose inputs are not there yet
+  double launch_us = 0;         // from the start of a run to the first instruction
 };
 
 // What lowering's event modes go by, for so many workers (0: the target's own).

@@ -75,6 +75,7 @@ struct TemplateData {
   OpGraph graph;
   ShapeEnv largest;
   FinalizerMode finalizer = FinalizerMode::kFused;
+  uint32_t num_sms = 0;
   std::vector<SymbolUse> symbols;  // sorted by name
   std::vector<TemplateOp> ops;
   std::vector<TemplateStage> stages;

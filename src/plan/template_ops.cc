@@ -20,6 +20,7 @@ class InstanceContext final : public LowerContext {
   }
   FinalizerMode finalizer() const override { return data_.finalizer; }
   bool any_shape() const override { return true; }
+  uint32_t num_sms() const override { return data_.num_sms; }
   TensorId add_workspace(std::string_view, DType, std::vector<int64_t> dims, bool) override {
     const TensorId id = next_workspace_++;
     if (id >= state_.tensors.size()) return kInvalidId;  // more than the template knows: lower_op reports it

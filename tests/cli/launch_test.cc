@@ -22,7 +22,10 @@ TEST(CliLaunch, MisuseIsExitCode2) {
         "launch glm52-attention-pre --level soon", "launch glm52-attention-pre --m 0",
         "bench glm52-attention-pre --backends cpu-threads", "bench glm52-attention-pre --pdl-case 3",
         "run glm52-attention-pre --backend cpu-threads --replays 3", "run glm52-attention-pre --edge A0-\\>C0=full",
-        "run glm52-attention-pre --backend cmp --workers 3", "run glm52-attention-pre --backend cmp --explore"}) {
+        "run glm52-attention-pre --backend cmp --workers 3", "run glm52-attention-pre --backend cmp --explore",
+        "run glm52-attention-pre --backend mega --explore", "run glm52-attention-pre --backend mega --finalizer fused",
+        "run glm52-attention-pre --backend mega --schedule dynamic", "run glm52-attention-pre --backend mega --only A0",
+        "bench glm52-attention-pre --backends mega --packer best"}) {
     const CliResult r = run_cli(args);
     EXPECT_EQ(r.exit_code, 2) << args << "\n" << r.err;
     EXPECT_THAT(r.err, StartsWith("megartp: error: ")) << args;
@@ -33,7 +36,8 @@ TEST(CliLaunch, WithoutAGpuBenchAndRunSayWhatIsMissing) {
   if (has_gpu()) GTEST_SKIP() << "this machine has a GPU";
   for (const char* args :
        {"bench glm52-attention-pre", "bench glm52-attention-pre --tune-edges --json",
-        "run glm52-attention-pre --backend cmp --check", "run glm52-attention-pre --backend serial"}) {
+        "run glm52-attention-pre --backend cmp --check", "run glm52-attention-pre --backend serial",
+        "run glm52-attention-pre --backend mega --check", "bench glm52-attention-pre --backends cmp,mega"}) {
     const CliResult r = run_cli(args);
     EXPECT_EQ(r.exit_code, 4) << args << "\n" << r.err;
     EXPECT_THAT(r.err, StartsWith("megartp: error: ")) << args;

@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/cuda_common/driver.h"
-#include "backends/cuda_graph/host_executable.h"
+#include "backends/cuda_graph/prepare.h"
 #include "conformance/fixture.h"
 #include "launch/launch_plan.h"
 

@@ -13,7 +13,7 @@ import sys
 from repo_files import read_text, repo_files, report
 
 WARN_LINES, MAX_LINES, MAX_FUNCTION_LINES = 400, 800, 80
-SOURCE = re.compile(r"(\.(h|cc|cu|cuh|py|sh|cmake)|CMakeLists\.txt|megartp-dev)$")
+SOURCE = re.compile(r"(\.(h|cc|cu|cuh|py|sh|cmake|js|css|html)|CMakeLists\.txt|megartp-dev)$")
 CPP = re.compile(r"\.(h|cc|cu|cuh)$")
 TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|R"(?P<tag>[^(\s]*)\(.*?\)(?P=tag)"|"(?:\\.|[^"\\\n])*"|(?<![0-9A-Fa-f])'(?:\\.|[^'\\\n])+'""", re.DOTALL)

@@ -150,6 +150,7 @@ FakeNode* add_node(FakeGraph* graph, const KernelNodeParams& params) {
 DriverStatus set_attribute(FakeNode* node, int id, const LaunchAttributeValue& value) {
   if (id == kLaunchPriority) node->priority = value.priority;
   if (id == kLaunchClusterDims) node->cluster = value.cluster.x;
+  if (id == kLaunchCooperative) node->is_cooperative = value.cooperative != 0;
   return id == kLaunchProgrammaticStream ? kErrorInvalidValue : kSuccess;
 }
 
@@ -350,6 +351,9 @@ void fill_streams(DriverApi& api) {
        return get_function(f, symbol))
   FAKE(func_set_attribute, cuFuncSetAttribute, (FunctionHandle f, int id, int value),
        if (id == kFuncMaxDynamicSmem) real<FakeFunction>(f)->max_dynamic_smem = value;
+       return kSuccess)
+  FAKE(max_active_blocks, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int* n, FunctionHandle, int, size_t),
+       *n = fake->ctas_per_sm;
        return kSuccess)
   FAKE(launch_kernel, cuLaunchKernelEx, (const LaunchConfig* c, FunctionHandle f, void** p, void**),
        return launch(c, real<FakeFunction>(f), p))

@@ -29,6 +29,7 @@ struct FakeNode {
   void* blob_pointer = nullptr;  // what params.params[0] is when it is read back
   int priority = 0;
   unsigned cluster = 1;
+  bool is_cooperative = false;
 };
 
 struct FakeEdge {
@@ -75,6 +76,7 @@ class FakeDriver {
   std::map<std::string, size_t> param_bytes;  // by symbol; others are not found
   int64_t fail_at = -1;                       // this call, counted from now, returns kErrorInvalidValue
   std::string fail_call;                      // every call of this name fails
+  int ctas_per_sm = 1;                        // of every kernel, as the occupancy calculator says
   bool has_edge_bug = false;                  // edges read back as full ones
 
   // --- what happened

@@ -9,6 +9,15 @@
 #include "base/rng.h"
 #include "support/lower_op.h"
 
+// g++ defines a macro, clang 19 answers a question that g++ 12 does not know.
+#if defined(__SANITIZE_ADDRESS__)
+#define MEGARTP_HAS_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define MEGARTP_HAS_ASAN 1
+#endif
+#endif
+
 namespace megartp::test {
 namespace {
 
@@ -133,7 +142,7 @@ bool run(const OpFamily& family, const Subject& s, bool last) {
     if (!s.operands[slot].present) continue;
     const size_t n = operand_bytes(s.operands[slot]);
     if (n > kMaxOperandBytes) return false;
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(MEGARTP_HAS_ASAN)
     exact.emplace_back(new std::byte[n]());
     row[slot] = exact.back().get();
 #else

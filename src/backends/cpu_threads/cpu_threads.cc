@@ -42,10 +42,11 @@ class StaticThreads final : public ThreadsExecutable {
       state.slot.store(slot, std::memory_order_relaxed);
       if (instruction.opcode == abi::kOpcodeNoOp) continue;
       state.task.store(instruction.task_id, std::memory_order_relaxed);
+      const uint64_t visible_ns = is_recording() ? trace_clock_ns() : 0;
       if (!wait_inputs(state, instruction)) return;
       state.phase.store(WorkerPhase::kRunning, std::memory_order_relaxed);
       if (runtime_.options().randomize) rng.delay();
-      count(w, instruction, runtime_.execute(instruction, scratch(w), nullptr));
+      count(w, slot, instruction, visible_ns, runtime_.execute(instruction, scratch(w), nullptr));
     }
     state.slot.store(plan().queue_depth, std::memory_order_relaxed);
     state.phase.store(WorkerPhase::kDone, std::memory_order_relaxed);

@@ -69,6 +69,50 @@ TEST(CpuThreads, RunsAndCountsTasks) {
   EXPECT_EQ(stats->stages[1].num_tasks, 5U);
 }
 
+TEST(CpuThreads, RecordsTasksWhereThereIsRoom) {
+  for (const Schedule schedule : {Schedule::kStatic, Schedule::kDynamic}) {
+    Buffers buffers(40 * 8);
+    CpuThreadsOptions options;
+    options.schedule = schedule;
+    options.collect_stats = false;
+    const auto e = prepare(chain_plan(40, 3), options);
+    buffers.bind(*e);
+    for (const uint32_t room : {80U, 2U, 0U, 80U}) {
+      ASSERT_TRUE(e->record_trace(room));
+      const auto stats = e->run();
+      ASSERT_TRUE(stats) << stats.error().to_string();
+      const RawTrace* raw = e->raw_trace();
+      ASSERT_EQ(raw == nullptr, room == 0);
+      if (raw == nullptr) continue;
+      EXPECT_EQ(raw->tasks.size() + raw->num_lost, 80U);
+      EXPECT_EQ(raw->num_lost == 0, room == 80);
+      EXPECT_EQ(static_cast<double>(raw->end - raw->begin), stats->wall_ns);
+      EXPECT_GT(raw->resolution_ns, 0);
+      std::vector<uint64_t> done(3, raw->begin);  // of each worker's last task
+      for (const abi::TraceRecord& r : raw->tasks) {
+        ASSERT_LT(r.worker, 3U);
+        EXPECT_TRUE(raw->begin <= r.visible && r.visible <= r.ready && r.ready <= r.done && r.done <= raw->end);
+        EXPECT_LE(done[r.worker], r.ready);
+        EXPECT_EQ(r.flags, abi::kTraceSent);
+        done[r.worker] = r.done;
+      }
+    }
+  }
+}
+
+TEST(CpuThreads, AFailedRunLeavesNoTrace) {
+  Buffers buffers(5 * 8);
+  CpuThreadsOptions options;
+  options.lose_signals_of = 0;
+  const auto e = prepare(chain_plan(5, 3), options);
+  buffers.bind(*e);
+  ASSERT_TRUE(e->record_trace(10));
+  const auto stats = e->run();
+  ASSERT_FALSE(stats);
+  EXPECT_EQ(stats.error().code, ErrorCode::kDeadlock);
+  EXPECT_EQ(e->raw_trace(), nullptr);
+}
+
 TEST(CpuThreads, AddressesMayChangeBetweenRuns) {
   Buffers one(4 * 8);
   Buffers two(4 * 8);

@@ -73,17 +73,24 @@ class DynamicThreads final : public ThreadsExecutable {
 
   // --- workers ---
 
+  // A task that a worker has, and since when (0 unless is_recording()).
+  struct VisibleTask {
+    uint32_t task = 0;
+    uint64_t visible_ns = 0;
+  };
+
   void work(uint32_t w) {
     WorkerState& state = states_[w];
     DelayRng rng(runtime_.options().seed * 0x2545f4914f6cdd1dULL + w + runtime_.epoch() * 0x9e3779b9ULL);
-    std::array<uint32_t, kLookAhead> window{};
+    std::array<VisibleTask, kLookAhead> window{};
     uint32_t in_window = 0;
     Backoff backoff;
     while (!abort_.load(std::memory_order_relaxed)) {
-      std::optional<uint32_t> task = queues_->ready[w]->try_pop();
-      if (task) {
+      std::optional<VisibleTask> task;
+      if (const std::optional<uint32_t> released = queues_->ready[w]->try_pop()) {
+        task = {*released, is_recording() ? trace_clock_ns() : 0};
         // acquire loads: what the events' signallers wrote is seen (the queues order it as well).
-        if (runtime_.first_unreached(*task)) {
+        if (runtime_.first_unreached(*released)) {
           is_broken_.store(true, std::memory_order_relaxed);
           abort_.store(true, std::memory_order_relaxed);
           return;
@@ -92,7 +99,7 @@ class DynamicThreads final : public ThreadsExecutable {
         for (; in_window < kLookAhead; ++in_window) {
           const std::optional<uint32_t> next = queues_->ahead[w]->try_pop();
           if (!next) break;
-          window[in_window] = *next;
+          window[in_window] = {*next, is_recording() ? trace_clock_ns() : 0};
         }
         task = take_reached(window, in_window);
       }
@@ -110,10 +117,10 @@ class DynamicThreads final : public ThreadsExecutable {
   }
 
   // The first task of the window that waits for nothing any more leaves it.
-  std::optional<uint32_t> take_reached(std::array<uint32_t, kLookAhead>& window, uint32_t& in_window) const {
+  std::optional<VisibleTask> take_reached(std::array<VisibleTask, kLookAhead>& window, uint32_t& in_window) const {
     for (uint32_t i = 0; i < in_window; ++i) {
-      if (runtime_.first_unreached(window[i])) continue;
-      const uint32_t task = window[i];
+      if (runtime_.first_unreached(window[i].task)) continue;
+      const VisibleTask task = window[i];
       std::copy(window.begin() + i + 1, window.begin() + in_window, window.begin() + i);
       --in_window;
       return task;
@@ -121,19 +128,20 @@ class DynamicThreads final : public ThreadsExecutable {
     return std::nullopt;
   }
 
-  void tell(WorkerState& state, const std::array<uint32_t, kLookAhead>& window, uint32_t in_window) const {
-    const std::optional<uint32_t> wait = in_window == 0 ? std::nullopt : runtime_.first_unreached(window[0]);
+  void tell(WorkerState& state, const std::array<VisibleTask, kLookAhead>& window, uint32_t in_window) const {
+    const std::optional<uint32_t> wait = in_window == 0 ? std::nullopt : runtime_.first_unreached(window[0].task);
     if (!wait) {
       state.phase.store(WorkerPhase::kIdle, std::memory_order_relaxed);
       return;
     }
-    state.task.store(window[0], std::memory_order_relaxed);
+    state.task.store(window[0].task, std::memory_order_relaxed);
     state.wait_idx.store(*wait, std::memory_order_relaxed);
     state.phase.store(WorkerPhase::kWaiting, std::memory_order_relaxed);
   }
 
-  void run_task(uint32_t w, uint32_t task, DelayRng& rng) {
+  void run_task(uint32_t w, VisibleTask held, DelayRng& rng) {
     WorkerState& state = states_[w];
+    const auto [task, visible_ns] = held;
     state.task.store(task, std::memory_order_relaxed);
     state.phase.store(WorkerPhase::kRunning, std::memory_order_relaxed);
     if (runtime_.options().randomize) rng.delay();
@@ -143,7 +151,8 @@ class DynamicThreads final : public ThreadsExecutable {
         if (before < m.threshold && m.threshold <= after)
           publish(w, static_cast<uint32_t>(&m - table_.milestones.data()));
     };
-    count(w, instruction, runtime_.execute(instruction, scratch(w), &crossed));
+    const uint32_t slot = state.slot.load(std::memory_order_relaxed);
+    count(w, slot, instruction, visible_ns, runtime_.execute(instruction, scratch(w), &crossed));
     state.slot.fetch_add(1, std::memory_order_relaxed);
     state.phase.store(WorkerPhase::kIdle, std::memory_order_relaxed);
     // release: pairs with the acquire of whoever sees zero.

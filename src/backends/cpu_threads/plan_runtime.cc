@@ -1,8 +1,9 @@
 #include "backends/cpu_threads/plan_runtime.h"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
+
+#include "backends/cpu_threads/trace_log.h"
 
 namespace megartp {
 
@@ -94,7 +95,8 @@ std::vector<uint32_t> PlanRuntime::unsent(uint32_t event) const {
   return tasks;
 }
 
-double PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::byte> scratch, const Crossed* crossed) {
+TileRun PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::byte> scratch,
+                             const Crossed* crossed) {
   const bool joins = instruction.join_counter != abi::kNoJoin;
   bool last = !joins;
   const std::function<bool()> join = [&] {
@@ -103,14 +105,14 @@ double PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::
   };
   const uint32_t task = instruction.task_id;
   set_state(task, TaskState::kRunning);
-  using Clock = std::chrono::steady_clock;
-  const auto start = options_.collect_stats ? Clock::now() : Clock::time_point{};
+  TileRun run;
+  if (take_times_) run.ready_ns = trace_clock_ns();
   operands_.run_tile(*plan_, instruction, scratch, joins ? &join : nullptr);
-  double busy_ns = 0;
-  if (options_.collect_stats) busy_ns = std::chrono::duration<double, std::nano>(Clock::now() - start).count();
+  if (take_times_) run.done_ns = trace_clock_ns();
+  run.sent = last;
   set_state(task, TaskState::kRan);
   if (last) {
-    if (task == options_.lose_signals_of) return busy_ns;
+    if (task == options_.lose_signals_of) return run;
     for (uint32_t i = 0; i < abi::num_signals(instruction); ++i) {
       if (options_.randomize && i > 0) std::this_thread::yield();
       const uint32_t event = instruction.signals[i].event;
@@ -120,7 +122,7 @@ double PlanRuntime::execute(const abi::Instruction& instruction, std::span<std::
     }
   }
   set_state(task, TaskState::kSent);
-  return busy_ns;
+  return run;
 }
 
 }  // namespace megartp

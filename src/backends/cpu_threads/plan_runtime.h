@@ -40,6 +40,13 @@ struct OperandTable {
   std::vector<const OpFamily*> families;
 };
 
+// When a tile ran, in ns of trace_clock_ns() (zeros unless times are taken), and whether its signals were its to send.
+struct TileRun {
+  uint64_t ready_ns = 0;
+  uint64_t done_ns = 0;
+  bool sent = false;
+};
+
 // Every activation inside `arena`, everything else to be bound.
 std::vector<BoundTensor> plan_tensors(const KernelPlan& plan, const AlignedBytes& arena);
 
@@ -57,6 +64,8 @@ class PlanRuntime {
   uint32_t worker_of(uint32_t task) const { return static_cast<uint32_t>(position_[task] / plan_->queue_depth); }
   uint32_t slot_of(uint32_t task) const { return static_cast<uint32_t>(position_[task] % plan_->queue_depth); }
 
+  // Whether execute() takes times; only while no thread runs.
+  void take_times(bool on) { take_times_ = on; }
   // Opens the next run: all tensors must be bound.
   Status begin();
   // After a failed run, while no thread runs: counters start over, so that the executable stays usable.
@@ -80,9 +89,8 @@ class PlanRuntime {
   std::vector<uint32_t> unsent(uint32_t event) const;
 
   // Computes the tile and sends the signals. `crossed(event, before, after)` hears of each signal, counts of this run.
-  // Returns the time in the tile, 0 without collect_stats.
   using Crossed = std::function<void(uint32_t event, uint64_t before, uint64_t after)>;
-  double execute(const abi::Instruction& instruction, std::span<std::byte> scratch, const Crossed* crossed);
+  TileRun execute(const abi::Instruction& instruction, std::span<std::byte> scratch, const Crossed* crossed);
 
  private:
   // What earlier runs added to an event.
@@ -103,6 +111,7 @@ class PlanRuntime {
   OperandTable operands_;
   std::vector<size_t> position_;  // of a task in KernelPlan::instructions
   std::vector<std::atomic<uint32_t>> task_states_;
+  bool take_times_ = false;
   uint64_t epoch_ = 0;       // written while no thread runs
   uint64_t epoch_base_ = 0;  // epochs before this one do not count: the counters were reset
 };

@@ -11,6 +11,7 @@
 
 #include "backends/backend.h"
 #include "backends/cpu_threads/plan_runtime.h"
+#include "backends/cpu_threads/trace_log.h"
 #include "backends/cpu_threads/worker_state.h"
 #include "plan/fault_dump.h"
 
@@ -25,6 +26,8 @@ class ThreadsExecutable : public Executable {
   void poison() override { runtime_.bindings().poison(std::byte{0xff}); }
   const FaultDump* fault() const override { return dump_.records.empty() ? nullptr : &dump_; }
   Result<RunStats> run() override;
+  Status record_trace(uint32_t records_per_worker) override;
+  const RawTrace* raw_trace() const override { return has_raw_ ? &raw_ : nullptr; }
 
  protected:
   ThreadsExecutable(std::shared_ptr<const KernelPlan> plan, const CpuThreadsOptions& options)
@@ -36,9 +39,14 @@ class ThreadsExecutable : public Executable {
   Status make_scratch();
   const KernelPlan& plan() const { return runtime_.plan(); }
   std::span<std::byte> scratch(uint32_t w) const { return {scratch_[w].get(), scratch_[w].size()}; }
-  void count(uint32_t w, const abi::Instruction& instruction, double busy_ns) {
+  bool is_recording() const { return !logs_.empty(); }
+  // Of worker w, which has had the instruction since visible_ns (0 unless is_recording()).
+  void count(uint32_t w, uint32_t slot, const abi::Instruction& instruction, uint64_t visible_ns, const TileRun& run) {
+    if (is_recording())
+      logs_[w].add(
+          {w, slot, instruction.task_id, run.sent ? abi::kTraceSent : 0, visible_ns, run.ready_ns, run.done_ns, 0});
     if (!runtime_.options().collect_stats) return;
-    stats_[w].busy_ns[instruction.operand_row] += busy_ns;
+    stats_[w].busy_ns[instruction.operand_row] += static_cast<double>(run.done_ns - run.ready_ns);
     ++stats_[w].tasks[instruction.operand_row];
   }
 
@@ -48,6 +56,13 @@ class ThreadsExecutable : public Executable {
   std::vector<AlignedBytes> scratch_;
   std::atomic<bool> abort_{false};
   FaultDump dump_;
+
+ private:
+  void collect_trace(uint64_t begin_ns, uint64_t end_ns);
+
+  std::vector<TraceLog> logs_;  // of each worker; none: nothing is recorded
+  RawTrace raw_;
+  bool has_raw_ = false;
 };
 
 }  // namespace megartp

@@ -87,6 +87,7 @@ struct KernelNodeParams {  // CUDA_KERNEL_NODE_PARAMS_v2
 };
 
 // CUlaunchAttributeID, which nodes and launches share.
+inline constexpr int kLaunchCooperative = 2;
 inline constexpr int kLaunchClusterDims = 4;
 inline constexpr int kLaunchProgrammaticStream = 6;
 inline constexpr int kLaunchProgrammaticEvent = 7;
@@ -98,6 +99,7 @@ union LaunchAttributeValue {
   struct {
     unsigned x, y, z;
   } cluster;
+  int cooperative;
   int programmatic_stream;
   struct {
     EventHandle event;

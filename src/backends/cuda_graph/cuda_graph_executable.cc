@@ -28,6 +28,32 @@ Result<EdgeKind> edge_kind(const cuda::EdgeData& data) {
                     fmt::format("an edge with port {}, type {} has no name", data.from_port, data.type));
 }
 
+Result<std::vector<cuda::TensorUse>> tensor_uses(const LaunchPlan& plan) {
+  std::vector<cuda::TensorUse> uses;
+  for (TensorId id = 0; id < plan.tensors.size(); ++id) {
+    cuda::TensorUse use;
+    use.tensor = plan.tensors[id];
+    use.is_private = id >= plan.num_graph_tensors;
+    uses.push_back(std::move(use));
+  }
+  for (const LaunchWorkspace& w : plan.workspaces) {
+    uses[w.tensor].is_zeroed = w.zeroed;
+    uses[w.tensor].words = w.words;
+  }
+  for (const LaunchKernel& k : plan.kernels) {
+    for (const DeviceParam& p : k.kernel.params) {
+      if (p.kind != DeviceParam::Kind::kPointer && p.kind != DeviceParam::Kind::kTensorMap) continue;
+      if (p.layout == WeightLayout::kCheckpoint) {
+        uses[p.tensor].is_used_plain = true;
+        continue;
+      }
+      MEGARTP_TRY(cuda::check_packable(plan.tensors[p.tensor], k.name));
+      uses[p.tensor].is_packed = true;
+    }
+  }
+  return uses;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<CudaGraphExecutable>> CudaGraphExecutable::create(std::shared_ptr<const LaunchPlan> plan,
@@ -37,7 +63,7 @@ Result<std::unique_ptr<CudaGraphExecutable>> CudaGraphExecutable::create(std::sh
                       fmt::format("code of {} kernels for a plan of {}", code->num_kernels(), plan->kernels.size()));
   const cuda::Context::Scope current(code->context());
   const cuda::DriverApi& api = code->context().api();
-  DeviceTensors tensors = MEGARTP_TRY(DeviceTensors::create(api, *plan));
+  cuda::DeviceTensors tensors = MEGARTP_TRY(cuda::DeviceTensors::create(api, MEGARTP_TRY(tensor_uses(*plan))));
   std::unique_ptr<CudaGraphExecutable> exec(
       new CudaGraphExecutable(std::move(plan), std::move(code), std::move(tensors)));
   for (const LaunchKernel& k : exec->plan_->kernels) exec->params_.emplace_back(k.kernel);
@@ -54,46 +80,6 @@ CudaGraphExecutable::~CudaGraphExecutable() {
   fork_ = {};
   completions_.clear();
   triggers_.clear();
-  // Memory goes last, in the same scope.
-  const DeviceTensors gone = std::move(tensors_);
-}
-
-// --- tensors
-
-Status CudaGraphExecutable::bind(std::string_view tensor, cuda::DevicePtr address, size_t num_bytes) {
-  const cuda::Context::Scope current(code_->context());
-  needs_refresh_ = true;
-  return tensors_.bind(tensor, address, num_bytes);
-}
-Status CudaGraphExecutable::bind_packed(std::string_view tensor, cuda::DevicePtr address, size_t num_bytes) {
-  needs_refresh_ = true;
-  return tensors_.bind_packed(tensor, address, num_bytes);
-}
-Status CudaGraphExecutable::upload(std::string_view tensor, std::span<const std::byte> data) {
-  const cuda::Context::Scope current(code_->context());
-  needs_refresh_ = true;
-  return tensors_.upload(tensor, data);
-}
-Status CudaGraphExecutable::download(std::string_view tensor, std::span<std::byte> data) const {
-  const cuda::Context::Scope current(code_->context());
-  return tensors_.download(tensor, data);
-}
-Status CudaGraphExecutable::allocate_unbound() {
-  const cuda::Context::Scope current(code_->context());
-  needs_refresh_ = true;
-  return tensors_.allocate_unbound();
-}
-Status CudaGraphExecutable::poison() {
-  const cuda::Context::Scope current(code_->context());
-  return tensors_.poison();
-}
-cuda::DevicePtr CudaGraphExecutable::address(std::string_view tensor) const {
-  const DeviceTensor* t = tensors_.find(tensor);
-  return t == nullptr ? 0 : t->address;
-}
-cuda::DevicePtr CudaGraphExecutable::packed_address(std::string_view tensor) const {
-  const DeviceTensor* t = tensors_.find(tensor);
-  return t == nullptr ? 0 : t->packed;
 }
 
 // --- the graph

@@ -8,16 +8,13 @@
 //   MEGARTP_TRY(exec->prepare());
 //   MEGARTP_TRY(exec->run(stream));                       // one cuGraphLaunch
 //
-// run() allocates nothing and synchronises nothing. Not thread-safe: one thread at a time per executable; several
-// executables, each with a workspace of its own, may be in flight at once, one executable on one stream at a time.
+// cuda_common/device_executable.h has the rest.
 #pragma once
 
 #include <memory>
-#include <span>
-#include <string_view>
 #include <vector>
 
-#include "backends/cuda_graph/device_tensors.h"
+#include "backends/cuda_common/device_executable.h"
 #include "backends/cuda_graph/kernel_params.h"
 #include "backends/cuda_graph/loaded_code.h"
 #include "backends/cuda_graph/stream_plan.h"
@@ -31,34 +28,20 @@ struct PlanEdge {
   friend auto operator<=>(const PlanEdge&, const PlanEdge&) = default;
 };
 
-class CudaGraphExecutable {
+class CudaGraphExecutable final : public cuda::DeviceExecutable {
  public:
   // Allocates activations and workspaces. The plan's and the code's kernels must be the same ones.
   static Result<std::unique_ptr<CudaGraphExecutable>> create(std::shared_ptr<const LaunchPlan> plan,
                                                              std::shared_ptr<const LoadedCode> code);
-  ~CudaGraphExecutable();
-  CudaGraphExecutable(const CudaGraphExecutable&) = delete;
-  CudaGraphExecutable& operator=(const CudaGraphExecutable&) = delete;
-
-  // --- tensors; see DeviceTensors. New addresses take effect with the next run(), without planning or building anew.
-  Status bind(std::string_view tensor, cuda::DevicePtr address, size_t num_bytes);
-  Status bind_packed(std::string_view tensor, cuda::DevicePtr address, size_t num_bytes);
-  Status upload(std::string_view tensor, std::span<const std::byte> data);
-  Status download(std::string_view tensor, std::span<std::byte> data) const;
-  Status allocate_unbound();
-  Status poison();
-  // 0 when there is no such tensor or it has no address.
-  cuda::DevicePtr address(std::string_view tensor) const;
-  cuda::DevicePtr packed_address(std::string_view tensor) const;
-  const DeviceTensors& tensors() const { return tensors_; }
+  ~CudaGraphExecutable() override;
 
   // --- running
   // Builds the graph when it is not built yet: a node a kernel, an edge a call, all edges read back and compared.
   // Writes changed addresses into it. kInvalidArgument while a tensor that is used has no address.
-  Status prepare();
+  Status prepare() override;
   // Enqueues one run. Prepares first when something changed since the last one; that costs host time, and is no
   // allocation and no synchronisation once the graph is built.
-  Status run(cuda::StreamHandle stream);
+  Status run(cuda::StreamHandle stream) override;
   // The same kernels as launches on streams of ours that fork from `stream` and join it: for a caller who captures
   // `stream` into a graph of their own, or without a capture as they are. Programmatic edges become programmatic
   // events. Needs a prepare() before; allocates nothing.
@@ -77,10 +60,9 @@ class CudaGraphExecutable {
 
  private:
   CudaGraphExecutable(std::shared_ptr<const LaunchPlan> plan, std::shared_ptr<const LoadedCode> code,
-                      DeviceTensors tensors)
-      : plan_(std::move(plan)), code_(std::move(code)), tensors_(std::move(tensors)) {}
+                      cuda::DeviceTensors tensors)
+      : DeviceExecutable(code->shared_context(), std::move(tensors)), plan_(std::move(plan)), code_(std::move(code)) {}
 
-  const cuda::DriverApi& api() const { return code_->context().api(); }
   cuda::KernelNodeParams node_params(uint32_t kernel);
   int clamped_priority(uint32_t kernel) const;
   Status refresh();
@@ -92,13 +74,11 @@ class CudaGraphExecutable {
 
   std::shared_ptr<const LaunchPlan> plan_;
   std::shared_ptr<const LoadedCode> code_;
-  DeviceTensors tensors_;
   std::vector<KernelParams> params_;  // of each kernel
   int least_priority_ = 0, greatest_priority_ = 0;
   cuda::Graph graph_;
   std::vector<cuda::NodeHandle> nodes_;
   cuda::GraphExec exec_;
-  bool needs_refresh_ = true;
   std::vector<bool> is_stale_;  // kernels whose parameters hold an old address
   // For launch_on_streams.
   bool has_streams_ = false;

@@ -6,8 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda_graph/host_executable.h"
-#include "backends/cuda_graph/weight_packing.h"
+#include "backends/cuda_common/host_executable.h"
+#include "backends/cuda_common/weight_packing.h"
 #include "support/cuda_plans.h"
 
 namespace megartp::cuda_graph {
@@ -139,8 +139,8 @@ TEST_F(CudaGraphTest, WrongBindingsNameTheTensor) {
 
 TEST_F(CudaGraphTest, WeightsArePackedOnce) {
   const auto weight = pattern(kWeightBytes, 3);
-  std::vector<std::byte> expected(packed_weight_bytes(70, 130));
-  ASSERT_TRUE(pack_weight(weight, 70, 130, expected));
+  std::vector<std::byte> expected(cuda::packed_weight_bytes(70, 130));
+  ASSERT_TRUE(cuda::pack_weight(weight, 70, 130, expected));
   const auto packed_on_device = [&](const CudaGraphExecutable& e) {
     const auto* at = reinterpret_cast<const std::byte*>(e.packed_address("w"));
     return std::vector<std::byte>(at, at + expected.size());

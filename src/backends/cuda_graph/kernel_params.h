@@ -3,8 +3,8 @@
 
 #include <vector>
 
+#include "backends/cuda_common/device_tensors.h"
 #include "backends/cuda_common/driver.h"
-#include "backends/cuda_graph/device_tensors.h"
 #include "codegen/param_layout.h"
 
 namespace megartp::cuda_graph {
@@ -15,7 +15,7 @@ class KernelParams {
   explicit KernelParams(const DeviceKernel& kernel);
 
   // Writes values, addresses and tensor maps. Errors name kernel, parameter and tensor.
-  Status fill(const cuda::DriverApi& api, const DeviceKernel& kernel, const DeviceTensors& tensors);
+  Status fill(const cuda::DriverApi& api, const DeviceKernel& kernel, const cuda::DeviceTensors& tensors);
   // Whether a parameter holds the address of one of these.
   static bool uses(const DeviceKernel& kernel, const std::vector<bool>& tensors);
 
@@ -35,9 +35,5 @@ class KernelParams {
   std::vector<cuda::TensorMap> storage_;  // for its alignment
   void* pointer_ = nullptr;
 };
-
-// kInvalidArgument naming what the TMA unit cannot do.
-Result<cuda::TensorMap> encode_tensor_map(const cuda::DriverApi& api, const TensorMapSpec& spec,
-                                          cuda::DevicePtr address);
 
 }  // namespace megartp::cuda_graph

@@ -34,6 +34,7 @@ class LoadedCode {
   LoadedCode& operator=(const LoadedCode&) = delete;
 
   const cuda::Context& context() const { return *context_; }
+  const std::shared_ptr<const cuda::Context>& shared_context() const { return context_; }
   cuda::FunctionHandle function(uint32_t kernel) const { return functions_[compiled_.index_of_request[kernel]]; }
   const codegen::CompiledKernel& code(uint32_t kernel) const {
     return compiled_.kernels[compiled_.index_of_request[kernel]];

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/cuda_graph/host_executable.h"
+#include "backends/cuda_common/host_executable.h"
 #include "support/cuda_plans.h"
 
 namespace megartp::cuda_graph {

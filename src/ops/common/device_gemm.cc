@@ -54,8 +54,8 @@ int64_t GemmCut::smem_bytes(const GemmNeeds& needs) const {
 }
 
 std::string GemmCut::text() const {
-  return fmt::format("megartp::device::GemmShape<{}, {}, {}, {}, {}, {}>", tile_n, tile_m, blocks, stages, in_flight,
-                     is_tiled);
+  return fmt::format("megartp::device::GemmShape<{}, {}, {}, {}, {}, {}, {}>", tile_n, tile_m, blocks, stages,
+                     in_flight, is_tiled, is_exact);
 }
 
 uint32_t gemm_tile_m(int64_t m, uint32_t max_tile_m) {
@@ -81,7 +81,8 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
                 tile_m >= 64 ? 1 : tuning.blocks,
                 0,
                 0,
-                is_tiled};
+                is_tiled,
+                tuning.is_exact};
     if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
     if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's

@@ -27,6 +27,8 @@ struct GemmTuning {
   // Weight rows of a tile at M tiles of 64, where what a CTA brings of x counts as much as its weights. Two CTAs with
   // 128 rows of both do not fit an SM.
   uint32_t large_tile_n = 64;
+  // FP16 products, exact, in place of FP8 ones: for sums that are quantised again.
+  bool is_exact = false;
 };
 
 // What a tile holds in shared memory besides its ring.
@@ -36,7 +38,7 @@ struct GemmNeeds {
   int64_t row_bytes = 0;  // more, of each row of x
 };
 
-// GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled>.
+// GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled, is_exact>.
 struct GemmCut {
   uint32_t tile_n = 0;
   uint32_t tile_m = 0;
@@ -44,6 +46,7 @@ struct GemmCut {
   uint32_t stages = 0;
   uint32_t in_flight = 0;
   bool is_tiled = false;
+  bool is_exact = false;
 
   uint32_t num_threads() const;
   int64_t smem_bytes(const GemmNeeds& needs) const;

@@ -18,31 +18,12 @@
 #include <string_view>
 #include <vector>
 
+#include "ops/common/fp8_gemm_abi.h"
 #include "ops/common/gemm_tiling.h"
 #include "ops/op_family.h"
 
 namespace megartp::ops {
 
-inline constexpr uint32_t kMaxGemmSegments = 2;
-
-// Static numbers, as u32 words of a family's spec.
-struct Fp8GemmSpec {
-  uint32_t k;
-  uint32_t splits;
-  std::array<uint32_t, kMaxGemmSegments> segment_rows;  // weight rows; 0 = no such segment
-};
-inline uint32_t total_n(const Fp8GemmSpec& spec) { return spec.segment_rows[0] + spec.segment_rows[1]; }
-
-// A tile's payload, in word order; a family may add up to two words.
-struct Fp8GemmPayload {
-  uint32_t m_begin;
-  uint32_t m_count;
-  uint32_t n_begin;  // in the concatenation of the segments
-  uint32_t n_count;
-  uint32_t split;
-  uint32_t m_total;
-};
-inline constexpr uint32_t kFp8GemmPayloadWords = 6;
 Fp8GemmPayload decode_fp8_gemm_payload(const uint32_t* words);
 
 // Where the tile's tensors stand in the operand row.

@@ -40,4 +40,16 @@ constexpr int64_t clamp_splits(int64_t k, int64_t wanted) {
   return std::max<int64_t>(1, std::min(wanted, ceil_div(k, kBlockK)));
 }
 
+// K splits for a GPU of so many SMs (0: none is known, 4): about one tile an SM at M up to a tile, each with two blocks
+// at least; finalizers have the loads of so many in flight. `attr`: what the graph asks for, 0 where it leaves it open.
+// Launch plans and task graphs must agree: it decides bits.
+inline constexpr int64_t kMinSplitBlocks = 2;
+inline constexpr int64_t kMaxGpuSplits = 8;
+inline constexpr int64_t kPlainSplits = 4;
+constexpr int64_t gemm_splits(int64_t attr, int64_t num_sms, int64_t num_n_tiles, int64_t k) {
+  if (num_sms == 0) return clamp_splits(k, attr != 0 ? attr : kPlainSplits);
+  const int64_t wish = attr != 0 ? attr : std::min(num_sms / num_n_tiles, ceil_div(k, kBlockK) / kMinSplitBlocks);
+  return clamp_splits(k, std::clamp<int64_t>(wish, 1, kMaxGpuSplits));
+}
+
 }  // namespace megartp::ops

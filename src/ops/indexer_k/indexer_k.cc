@@ -197,7 +197,7 @@ class IndexerKFamily final : public OpFamily {
     l.rows = c.input_dims(kIndexerKX)[0];
     l.spec.gemm.k = static_cast<uint32_t>(depth);
     l.spec.gemm.splits = static_cast<uint32_t>(splits);
-    l.spec.gemm.segment_rows = {static_cast<uint32_t>(c.input_dims(kIndexerKWeight)[0]), 0};
+    l.spec.gemm.segment_rows[0] = static_cast<uint32_t>(c.input_dims(kIndexerKWeight)[0]);
     l.spec.rope = static_cast<uint32_t>(c.input_dims(kIndexerKCosSin)[1]);
     l.spec.num_positions = static_cast<uint32_t>(c.input_dims(kIndexerKCosSin)[0]);
     l.spec.num_pages = static_cast<uint32_t>(c.input_dims(kIndexerKCache)[0]);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/common/fp8_gemm_stage.h"
+#include "ops/common/fp8_gemm_abi.h"
 
 namespace megartp::ops {
 

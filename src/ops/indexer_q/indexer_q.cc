@@ -222,7 +222,7 @@ class IndexerQFamily final : public OpFamily {
     l.rows = c.input_dims(kIndexerQX)[0];
     l.spec.gemm.k = static_cast<uint32_t>(depth);
     l.spec.gemm.splits = static_cast<uint32_t>(splits);
-    l.spec.gemm.segment_rows = {static_cast<uint32_t>(width), 0};
+    l.spec.gemm.segment_rows[0] = static_cast<uint32_t>(width);
     l.spec.heads = static_cast<uint32_t>(c.output_dims(0)[1]);
     l.spec.head_dim = static_cast<uint32_t>(c.output_dims(0)[2]);
     l.spec.rope = static_cast<uint32_t>(c.input_dims(kIndexerQCosSin)[1]);

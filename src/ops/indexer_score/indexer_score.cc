@@ -18,10 +18,11 @@ constexpr std::array<std::string_view, 5> kInputs{"q", "weights", "index_k_cache
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_indexer_score, "indexer_score"}}};
 constexpr int64_t kBlockPairs = 128;   // (row, head) pairs of one tile
 constexpr int64_t kTaskTokens = 512;   // keys of one tile: two splits of 256
+constexpr int64_t kManySms = 100;      // with so many SMs a tile has a split, for as many tiles as SMs
 constexpr int64_t kColumnAlign = 256;  // of the logits
 constexpr int64_t kMaxHeads = 1 << 16;
 
-// The tiles of one block of rows: consecutive, one per kTaskTokens keys.
+// The tiles of one block of rows: consecutive, one per task_tokens_ keys.
 struct RowBlock {
   uint32_t first_tile;
   uint32_t request;
@@ -52,6 +53,7 @@ class IndexerScoreStage final : public Stage {
   IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s)
       : spec_(s),
         any_shape_(c.any_shape()),
+        task_tokens_(c.num_sms() >= kManySms ? kTaskTokens / 2 : kTaskTokens),
         rows_(c.input_dims(kIndexerScoreQ)[0]),
         table_rows_(c.input_dims(kIndexerScoreBlockTable)[0]) {
     name = c.op().name;
@@ -65,7 +67,7 @@ class IndexerScoreStage final : public Stage {
       const RequestShape& request = c.shapes().requests[r];
       for (int32_t first = 0; first < request.num_rows; first += block_q) {
         blocks_.push_back({num_tiles, r, row + first, std::min(block_q, request.num_rows - first), request.kv_len});
-        num_tiles += static_cast<uint32_t>(std::max<int64_t>(1, ceil_div<int64_t>(request.kv_len, kTaskTokens)));
+        num_tiles += static_cast<uint32_t>(std::max<int64_t>(1, ceil_div<int64_t>(request.kv_len, task_tokens_)));
       }
       row += request.num_rows;
     }
@@ -75,8 +77,8 @@ class IndexerScoreStage final : public Stage {
     const auto after = std::upper_bound(blocks_.begin(), blocks_.end(), tile_idx,
                                         [](uint32_t tile, const RowBlock& b) { return tile < b.first_tile; });
     const RowBlock& b = *(after - 1);
-    const int64_t kv_begin = int64_t{tile_idx - b.first_tile} * kTaskTokens;
-    const int64_t kv_end = std::min<int64_t>(b.kv_len, kv_begin + kTaskTokens);
+    const int64_t kv_begin = int64_t{tile_idx - b.first_tile} * task_tokens_;
+    const int64_t kv_end = std::min<int64_t>(b.kv_len, kv_begin + task_tokens_);
     const bool is_last = kv_end == b.kv_len;
     const int64_t write_end = is_last ? int64_t{spec_.columns} : kv_end;
     t.set_payload({b.request, static_cast<uint32_t>(b.row_begin), static_cast<uint32_t>(b.row_count),
@@ -97,6 +99,7 @@ class IndexerScoreStage final : public Stage {
  private:
   IndexerScoreSpec spec_;
   bool any_shape_;
+  int64_t task_tokens_;
   int64_t rows_, table_rows_;
   std::vector<RowBlock> blocks_;
 };

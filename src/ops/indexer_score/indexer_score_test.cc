@@ -9,6 +9,7 @@
 
 #include "base/float8.h"
 #include "ops/indexer_score/indexer_score_abi.h"
+#include "ops/mega_op.h"
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
@@ -270,6 +271,37 @@ TEST(IndexerScore, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
     payload[word] = bad;
     EXPECT_FALSE(accepts(good_spec, payload)) << "payload word " << word << " = " << bad;
   }
+}
+
+TEST(IndexerScore, MegaOpTakesTilesThatFitItsPages) {
+  const MegaOpInfo& op = *find_mega_op(find_op_family("indexer_score")->opcodes()[0].opcode);
+  const std::vector<int64_t> q{64, 32, 128};
+  std::vector<OperandType> operands(abi::kOperandSlots);
+  operands[0] = {true, DType::kF8E4M3, q};
+  abi::Instruction instruction{};
+  const auto check = [&](const std::vector<uint32_t>& spec, const std::vector<uint32_t>& payload) {
+    std::copy(payload.begin(), payload.end(), instruction.payload);
+    return InstructionCheck{instruction, spec, operands};
+  };
+  const std::vector<uint32_t> spec{32, 128, 300, 128, 8192};
+  for (const uint32_t heads : {8U, 16U, 32U, 64U, 128U})
+    EXPECT_TRUE(op.check(check({heads, 128, 300, 128, 8192}, {0, 0, 1, 0, 512, 0}))) << heads;
+  for (const uint32_t heads : {1U, 4U, 24U, 256U})
+    EXPECT_FALSE(op.check(check({heads, 128, 300, 128, 8192}, {0, 0, 1, 0, 512, 0}))) << heads;
+  EXPECT_FALSE(op.check(check({32, 64, 300, 128, 8192}, {0, 0, 1, 0, 512, 0})));
+  EXPECT_TRUE(op.check(check(spec, {0, 0, 4, 64, 64 + 768, 0})));
+  EXPECT_FALSE(op.check(check(spec, {0, 0, 4, 64, 64 + 769, 0})));
+  EXPECT_FALSE(op.check(check(spec, {0, 0, 5, 0, 512, 0})));
+
+  EXPECT_EQ(op.num_pages(check(spec, {0, 0, 4, 0, 0, 1})), 1U);
+  EXPECT_EQ(op.num_pages(check(spec, {0, 0, 4, 0, 64, 1})), 2U);
+  EXPECT_EQ(op.num_pages(check(spec, {0, 0, 4, 0, 128, 1})), 2U);
+  EXPECT_EQ(op.num_pages(check(spec, {0, 0, 4, 512, 1000, 1})), 5U);
+  const std::vector<MegaOpMap> maps = op.maps(spec, operands);
+  ASSERT_EQ(maps.size(), 2U);
+  EXPECT_EQ(maps[0].spec.dims[1], 64U * 32U);
+  EXPECT_EQ(maps[1].spec.dims[2], 300U);
+  EXPECT_EQ(maps[1].spec.strides[1], 8448U);
 }
 
 }  // namespace

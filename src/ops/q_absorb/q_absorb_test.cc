@@ -4,6 +4,7 @@
 #include <random>
 
 #include "ops/common/absorb_cpu.h"
+#include "ops/mega_op.h"
 #include "support/lower_op.h"
 #include "support/op_harness.h"
 
@@ -115,6 +116,33 @@ TEST(QAbsorb, CheckInstructionRefusesWhatWouldLeaveTheOperands) {
       {0, 16, 3, 384, 0},   {0, 16, 3, 0xffffff80U, 128},
   };
   for (const auto& payload : bad_payloads) EXPECT_FALSE(accepts(good_spec, payload)) << payload[0] << ' ' << payload[3];
+}
+
+TEST(QAbsorb, MegaOpTakesWhatTheOrdinaryKernelTakes) {
+  const MegaOpInfo& op = *find_mega_op(find_op_family("q_absorb")->opcodes()[0].opcode);
+  const std::vector<int64_t> kv_b{1792, 512};
+  std::vector<OperandType> operands(abi::kOperandSlots);
+  operands[1] = {true, DType::kF8E4M3, kv_b};
+  const abi::Instruction instruction{};
+  const auto accepts = [&](const std::vector<uint32_t>& spec) {
+    return op.check({instruction, spec, operands}).has_value();
+  };
+  EXPECT_TRUE(accepts({4, 192, 256, 512, 64}));
+  EXPECT_TRUE(accepts({1, 4, 3, 16, 0}));
+  EXPECT_FALSE(accepts({4, 196, 256, 512, 64}));  // steps
+  EXPECT_FALSE(accepts({4, 190, 256, 512, 64}));
+  EXPECT_FALSE(accepts({4, 192, 256, 520, 64}));
+  EXPECT_FALSE(accepts({4, 192, 256, 512, 4}));
+
+  const std::vector<uint32_t> spec{4, 192, 256, 512, 64};
+  EXPECT_EQ(op.num_pages({instruction, spec, operands}), 2U);
+  const std::vector<MegaOpMap> maps = op.maps(spec, operands);
+  ASSERT_EQ(maps.size(), 1U);
+  EXPECT_EQ(maps[0].slot, 1U);
+  EXPECT_EQ(maps[0].spec.dims[0], 512U);
+  EXPECT_EQ(maps[0].spec.dims[1], 1792U);
+  EXPECT_EQ(maps[0].spec.strides[0], 512U);
+  EXPECT_EQ(maps[0].spec.box[0] * maps[0].spec.box[1], 8192U);
 }
 
 TEST(QAbsorb, EveryBuildOfTheKernelGivesTheSameBits) {

@@ -26,11 +26,11 @@ constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_qkv_a_fused, "qkv_a.fused
                                               {kOpcode_qkv_a_finalize, "qkv_a.finalize"}}};
 
 constexpr double kDefaultEps = 1e-5;
-constexpr int64_t kDefaultSplitK = 4;
+constexpr int64_t kDefaultSplitK = kPlainSplits;
 const std::array<AttrSpec, 4>& attr_table() {
   static const std::array<AttrSpec, 4> table{
       {{"eps", kDefaultEps, "epsilon of both RMS norms"},
-       {"split_k", kDefaultSplitK, "K splits of the GEMM, at most one per 128-wide block"},
+       {"split_k", kDefaultSplitK, "K splits of the GEMM, at most one per 128-wide block; plans for a GPU choose"},
        {"pow2_scale", false, "round the scales of q up to powers of two"},
        {"mla_pow2_scale", true, "round the scales of the cache record up to powers of two"}}};
   return table;
@@ -94,7 +94,8 @@ Layout make_layout(LowerContext& c) {
   const int64_t k = c.input_dims(kQkvAX)[1];
   const int64_t n_kv = c.input_dims(kQkvAKvProj)[0];
   const int64_t rope = c.input_dims(kQkvACosSin)[1];
-  const int64_t splits = clamp_splits(k, attrs.get_int("split_k", kDefaultSplitK));
+  const int64_t tiles = ceil_div(c.input_dims(kQkvAQProj)[0], kBlockN) + ceil_div(n_kv, kBlockN);
+  const int64_t splits = gemm_splits(attrs.get_int("split_k", 0), c.num_sms(), tiles, k);
   const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };
   l.spec.gemm = {word(k), word(splits), {word(c.input_dims(kQkvAQProj)[0]), word(n_kv)}};
   l.spec.kv_lora = word(n_kv - rope);

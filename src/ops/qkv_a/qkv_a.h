@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ops/op_family.h"
+#include "ops/common/fp8_gemm_stage.h"
 #include "ops/qkv_a/qkv_a_abi.h"
 
 namespace megartp::ops {
@@ -12,5 +13,8 @@ inline constexpr int64_t kQkvAMaxRow = static_cast<int64_t>(kCpuScratchBytes / s
 Status qkv_a_reference(const ReferenceContext& context);
 void run_qkv_a_tile(const CpuTile& tile);
 Status check_qkv_a(const InstructionCheck& check);
+
+inline constexpr Fp8GemmSlots kQkvAGemmSlots{
+    kQkvAX, kQkvAXScale, {{{kQkvAQProj, kQkvAQProjScale}, {kQkvAKvProj, kQkvAKvProjScale}}}, kQkvAPartial};
 
 }  // namespace megartp::ops

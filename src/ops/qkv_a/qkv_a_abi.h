@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/common/fp8_gemm_stage.h"
+#include "ops/common/fp8_gemm_abi.h"
 
 namespace megartp::ops {
 
@@ -16,7 +16,7 @@ struct QkvASpec {
   uint32_t pow2_scale;      // 0 or 1: scales of q
   uint32_t mla_pow2_scale;  // 0 or 1: scales of the cache record
 };
-inline uint32_t q_lora(const QkvASpec& spec) { return spec.gemm.segment_rows[0]; }
+MEGARTP_HOST_DEVICE inline uint32_t q_lora(const QkvASpec& spec) { return spec.gemm.segment_rows[0]; }
 
 // Payload of qkv_a_gemm and qkv_a_fused: Fp8GemmPayload. Of qkv_a_finalize:
 struct QkvAFinalizePayload {
@@ -45,8 +45,5 @@ enum QkvASlot : uint32_t {
   kQkvAKv,
   kQkvANumSlots,
 };
-
-inline constexpr Fp8GemmSlots kQkvAGemmSlots{
-    kQkvAX, kQkvAXScale, {{{kQkvAQProj, kQkvAQProjScale}, {kQkvAKvProj, kQkvAKvProjScale}}}, kQkvAPartial};
 
 }  // namespace megartp::ops

@@ -16,6 +16,7 @@ enum Attribute : uint8_t {
   kExitOffsets = 0x1c,
   kRegisterCount = 0x2f,
   kBranchTargets = 0x34,
+  kLargeParamInfo = 0x45,  // in place of kParamInfo in kernels with more than 4 KiB of parameters
 };
 
 constexpr uint8_t kFormatSized = 4;
@@ -60,6 +61,15 @@ Status read_kernel_attribute(uint8_t attribute, const ElfBytes& value, uint64_t 
       p.ordinal = value.at<uint16_t>(4);
       p.offset = value.at<uint16_t>(6);
       p.num_bytes = value.at<uint32_t>(8) >> 18;
+      kernel.params.push_back(p);
+      return {};
+    }
+    case kLargeParamInfo: {
+      MEGARTP_TRY(need(12, "parameter description"));
+      KernelParam p;
+      p.ordinal = value.at<uint16_t>(4);
+      p.offset = value.at<uint16_t>(6);
+      p.num_bytes = value.at<uint32_t>(8);
       kernel.params.push_back(p);
       return {};
     }

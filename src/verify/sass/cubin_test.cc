@@ -50,6 +50,25 @@ Error error_of(const std::string& bytes) {
   return cubin ? Error{} : cubin.error();
 }
 
+// Above 4 KiB of parameters the toolkit (13.0) writes another attribute, with the size in a word of its own.
+TEST(Cubin, ReadsParamsOfKernelsThatHaveMany) {
+  std::string bytes = fixture("register_spill");
+  const std::vector<KernelParam> before = parse_cubin(bytes).value().kernels[0].params;
+  const std::string small("\x04\x17\x0c\x00", 4);
+  size_t changed = 0;
+  for (size_t at = bytes.find(small); at != std::string::npos; at = bytes.find(small, at + 4), ++changed) {
+    put<uint8_t>(bytes, at + 1, 0x45);
+    put<uint32_t>(bytes, at + 12, (get<uint32_t>(bytes, at + 12) >> 18) + 20000);
+  }
+  EXPECT_EQ(changed, before.size());
+  const std::vector<KernelParam> after = parse_cubin(bytes).value().kernels[0].params;
+  ASSERT_EQ(after.size(), before.size());
+  for (size_t i = 0; i < after.size(); ++i) {
+    EXPECT_EQ(after[i].offset, before[i].offset);
+    EXPECT_EQ(after[i].num_bytes, before[i].num_bytes + 20000);
+  }
+}
+
 TEST(Cubin, ReadsKernelParamsAndResources) {
   const Cubin cubin = parse_cubin(fixture("register_spill")).value();
   EXPECT_EQ(cubin.sm, 90U);

@@ -5,13 +5,17 @@
 //
 //   weight loader      ring of stages <- weights; waits for nobody but the ring
 //   activation loader  waits for the producers, then the same stages <- x
-//   consumers          one warpgroup per 64 or 128 weight rows: wgmma, promotion, epilogue
+//   consumers          one warpgroup per 64 or 128 weight rows: products, promotion, epilogue
+//
+// The products are FP8 ones (wgmma), whose sums within a block keep some 14 bits, or, where kExact asks for it, FP16
+// ones (device/fp8_block.cuh): exact, for sums that are quantised again, and dearer.
 //
 // The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer warp has arrived.
 // The weight loader keeps at most kInFlight stages on their way: a few saturate the memory, and what an SM has asked
 // for beyond that only delays the activations that the critical path waits for.
 #pragma once
 
+#include "device/fp8_block.cuh"
 #include "device/frame.cuh"
 #include "device/numeric.cuh"
 #include "device/wgmma.cuh"
@@ -22,8 +26,8 @@ inline constexpr uint32_t kPieceRows = 64;
 inline constexpr uint32_t kPieceBytes = 8192;  // WeightLayout::kTiles64x128
 
 // kTileN: weight rows of a tile, 64 or 128. kTileM: tokens, 8 to 128. kBlocks: K blocks of a stage. kTiled: the
-// weights' layout.
-template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, int kInFlight_, bool kTiled_>
+// weights' layout. kExact: the kind of products.
+template <int kTileN_, int kTileM_, int kBlocks_, int kStages_, int kInFlight_, bool kTiled_, bool kExact_>
 struct GemmShape {
   static constexpr int kInFlight = kInFlight_;
   static constexpr int kTileN = kTileN_;
@@ -31,6 +35,7 @@ struct GemmShape {
   static constexpr int kBlocks = kBlocks_;
   static constexpr int kStages = kStages_;
   static constexpr bool kTiled = kTiled_;
+  static constexpr bool kExact = kExact_;
   // A warpgroup takes both halves of a tile of 128 rows while the accumulators of both fit its registers.
   static constexpr int kWarpgroups = kTileN == 128 && kTileM > 32 ? 2 : 1;
   static constexpr int kHalves = kTileN / 64 / kWarpgroups;
@@ -181,7 +186,7 @@ __device__ void load_activations(const GemmSmem<S>& smem, const GemmTile& t, con
   }
 }
 
-// The sums of a consumer thread: half, then wgmma's registers.
+// The sums of a consumer thread: half, then wgmma's registers (multiply_block() has the same).
 template <class S>
 struct GemmSums {
   float v[S::kHalves][S::kRegisters];
@@ -199,11 +204,35 @@ struct GemmSums {
   }
 };
 
-// Waits for stage `it`, multiplies its first kCount blocks and gives it back. All products are started at once; blocks
-// are promoted in ascending order while later ones still run.
+// Waits for stage `it`, multiplies its first kCount blocks and gives it back.
+template <class S, int kCount>
+__device__ inline void multiply_stage_exactly(const GemmSmem<S>& smem, uint32_t it, uint32_t first_half,
+                                              GemmSums<S>& sums) {
+  const uint32_t stage = it % S::kStages;
+  mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
+  mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
+  const uint8_t* weights = smem.weights(stage) + warp_index() % 4 * 16 * 128;
+  constexpr uint32_t kHalfBytes = S::kTiled ? S::kBlocks * kPieceBytes : kPieceBytes;
+#pragma unroll
+  for (int b = 0; b < kCount; ++b) {
+    const uint32_t block = it * S::kBlocks + b;
+    multiply_block<S::kHalves, S::kTileM / 8>(weights + weight_offset<S>(first_half, b), kHalfBytes,
+                                              smem.x(stage) + b * S::kTileM * 128, smem.x_scale + block * S::kTileM,
+                                              smem.w_scale[block], sums.v[0]);
+  }
+  __syncwarp();
+  if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
+}
+
+// The same with FP8 products. All are started at once; blocks are promoted in ascending order while later ones still
+// run.
 template <class S, int kCount>
 __device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half,
                                       GemmSums<S>& sums) {
+  if constexpr (S::kExact) {
+    multiply_stage_exactly<S, kCount>(smem, it, first_half, sums);
+    return;
+  }
   const uint32_t stage = it % S::kStages;
   mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
   mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);

@@ -40,10 +40,9 @@ __device__ inline uint32_t indexer_row(float (&v)[4], const RopeFactors& f, cons
     if (lane * 4 < o.rope) {
 #pragma unroll
       for (int i = 0; i < 4; i += 2) {
-        const float a = v[i];
-        const float b = v[i + 1];
-        v[i] = a * f.c[i] - b * f.s[i];
-        v[i + 1] = a * f.s[i] + b * f.c[i];
+        const float2 pair = rotate(v[i], v[i + 1], f.c[i], f.s[i]);
+        v[i] = pair.x;
+        v[i + 1] = pair.y;
       }
     }
   } else {
@@ -53,7 +52,8 @@ __device__ inline uint32_t indexer_row(float (&v)[4], const RopeFactors& f, cons
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float other = __shfl_sync(0xffffffffU, v[i], partner & 31U);
-      if (lane * 4 < o.rope) v[i] = is_first ? v[i] * f.c[i] - other * f.s[i] : other * f.s[i] + v[i] * f.c[i];
+      if (lane * 4 < o.rope)
+        v[i] = is_first ? rotate(v[i], other, f.c[i], f.s[i]).x : rotate(other, v[i], f.c[i], f.s[i]).y;
     }
   }
   if (o.hadamard != 0) {

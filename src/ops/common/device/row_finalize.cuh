@@ -36,8 +36,9 @@ __device__ inline void sum_partials8(const float* partial, uint64_t stride, uint
 #pragma unroll
   for (int s = 0; s < kSplits; ++s) {
     if (s < splits) {
-      a[s] = load_global(reinterpret_cast<const float4*>(partial + s * stride));
-      b[s] = load_global(reinterpret_cast<const float4*>(partial + s * stride) + 1);
+      a[s] = load_global(reinterpret_cast<const float4*>(partial));
+      b[s] = load_global(reinterpret_cast<const float4*>(partial) + 1);
+      partial += stride;
     }
   }
   float4 x = a[0];
@@ -51,6 +52,24 @@ __device__ inline void sum_partials8(const float* partial, uint64_t stride, uint
   }
   out[0] = x.x, out[1] = x.y, out[2] = x.z, out[3] = x.w;
   out[4] = y.x, out[5] = y.y, out[6] = y.z, out[7] = y.w;
+}
+
+// This lane's four of 128 sums of a row, splits ascending, up to 8: all loads are in flight at once.
+__device__ inline void sum_split_row(const float* partial, uint64_t stride, uint32_t splits, float (&v)[4]) {
+  constexpr int kMaxSplits = 8;
+  float4 x[kMaxSplits];
+  partial += lane_index() * 4;
+#pragma unroll
+  for (int s = 0; s < kMaxSplits; ++s) {
+    if (s < splits) {
+      x[s] = load_global(reinterpret_cast<const float4*>(partial));
+      partial += stride;
+    }
+  }
+  v[0] = x[0].x, v[1] = x[0].y, v[2] = x[0].z, v[3] = x[0].w;
+#pragma unroll
+  for (int s = 1; s < kMaxSplits; ++s)
+    if (s < splits) v[0] += x[s].x, v[1] += x[s].y, v[2] += x[s].z, v[3] += x[s].w;
 }
 
 }  // namespace megartp::device

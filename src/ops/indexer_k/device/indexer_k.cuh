@@ -51,6 +51,13 @@ __device__ inline void layer_norm(float (&v)[4], const uint2& gain, const uint2&
   for (int k = 0; k < 4; ++k) v[k] = (v[k] - mean) * factor * g[k] + b[k];
 }
 
+// This lane's four codes of the key, and its scale, to its place in the cache.
+__device__ inline void store_key(uint8_t* cache, int32_t slot, uint32_t codes, float scale) {
+  uint8_t* page = cache + uint64_t(slot / 64) * (64 * 132);
+  *reinterpret_cast<uint32_t*>(page + slot % 64 * 128 + lane_index() * 4) = codes;
+  if (lane_index() == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot % 64 * 4) = scale;
+}
+
 // Grid: splits (cluster of kSplits along x), M tiles.
 template <class S, int kSplits, int kWait>
 __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__ IndexerKParams p) {
@@ -107,9 +114,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
       layer_norm(v, gain, bias, p.eps);
       float scale;
       const uint32_t codes = indexer_row(v, rope[i], options, &scale);
-      uint8_t* page = p.cache + uint64_t(slot[i] / 64) * (64 * 132);
-      *reinterpret_cast<uint32_t*>(page + slot[i] % 64 * 128 + lane * 4) = codes;
-      if (lane == 0) *reinterpret_cast<float*>(page + 64 * 128 + slot[i] % 64 * 4) = scale;
+      store_key(p.cache, slot[i], codes, scale);
     }
     rows.finish();
   }

@@ -48,7 +48,7 @@ __device__ inline void load_gate(const IndexerQParams& p, uint32_t row, uint32_t
 
 // Grid: heads x splits (cluster of kSplits along x), M tiles. kGateLoads * 32 >= slices.
 template <class S, int kSplits, int kGateLoads, int kWait>
-__global__ void __launch_bounds__(S::kThreads) indexer_q(const __grid_constant__ IndexerQParams p) {
+__global__ void __launch_bounds__(S::kThreads, S::kExact ? 1 : 0) indexer_q(const __grid_constant__ IndexerQParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, kSplits));
   const SplitRows<S, kSplits> rows(smem, ceil_div(p.k_blocks, kSplits));

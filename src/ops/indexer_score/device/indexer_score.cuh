@@ -119,6 +119,24 @@ __device__ inline void load_pages(const IndexerScoreParams& p, const ScoreSmem& 
   }
 }
 
+// By a warpgroup: starts d = keys of a page x pairs.
+__device__ inline void start_page(const uint8_t* keys, const uint8_t* pairs, float (&d)[kScorePairs / 2]) {
+  const uint64_t key_tile = wgmma_descriptor(keys);
+  const uint64_t pair_tile = wgmma_descriptor(pairs);
+  wgmma_fence();
+#pragma unroll
+  for (int k = 0; k < 4; ++k) WgmmaFp8<kScorePairs>::run(d, key_tile + 2 * k, pair_tile + 2 * k, k != 0);
+  wgmma_commit();
+}
+// Adds this lane's two pairs of tile `j` to the sums of its two keys.
+__device__ inline void add_pairs(const float2* weights, const float (&d)[kScorePairs / 2], int j, float (&sums)[2]) {
+  const float2 w = weights[4 * j + lane_index() % 4];
+  sums[0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[0]);
+  sums[0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[0]);
+  sums[1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[1]);
+  sums[1] = fmaf(w.y, fmaxf(d[4 * j + 3], 0.0F), sums[1]);
+}
+
 // By the consumers: adds to `sums` what this lane has of page `i` of the CTA, and fills `scale`, for keys `key` and
 // `key` + 8. False when the page is not in the cache.
 template <int kHeads>
@@ -128,26 +146,14 @@ __device__ inline bool score_page(const ScoreSmem& smem, uint32_t i, uint32_t ke
   mbarrier_wait(&smem.full[stage], (i / kScoreStages) & 1);
   const bool is_there = smem.is_there[stage] != 0;
   float d[kScorePairs / 2];
-  const uint64_t keys = wgmma_descriptor(smem.keys + stage * 8192);
-  const uint64_t pairs = wgmma_descriptor(smem.q);
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) WgmmaFp8<kScorePairs>::run(d, keys + 2 * k, pairs + 2 * k, k != 0);
-  wgmma_commit();
+  start_page(smem.keys + stage * 8192, smem.q, d);
   scale[0] = smem.scales[stage * 64 + key];
   scale[1] = smem.scales[stage * 64 + key + 8];
   wgmma_wait<0>();
   wgmma_hold(d);
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
 #pragma unroll
-  for (int j = 0; j < kScorePairs / 8; ++j) {
-    const int t = j * 8 / kHeads;
-    const float2 w = smem.weights[4 * j + lane_index() % 4];
-    sums[t][0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[t][0]);
-    sums[t][0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[t][0]);
-    sums[t][1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[t][1]);
-    sums[t][1] = fmaf(w.y, fmaxf(d[4 * j + 3], 0.0F), sums[t][1]);
-  }
+  for (int j = 0; j < kScorePairs / 8; ++j) add_pairs(smem.weights, d, j, sums[j * 8 / kHeads]);
   return is_there;
 }
 

@@ -77,8 +77,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
       const uint32_t in_tile = i % (S::kTileN / 2) * 2;
       const uint32_t n = t.n_begin + in_tile;
       if (n >= p.n) continue;
-      const float2 v = *reinterpret_cast<const float2*>(rows + token * kStride + in_tile);
-      const uint32_t pair = pack_bf16(v.x, v.y);
+      const float2 sums2 = *reinterpret_cast<const float2*>(rows + token * kStride + in_tile);
+      const uint32_t pair = pack_bf16(sums2.x, sums2.y);
       const uint32_t head = n / head_columns;
       const uint32_t column = n % head_columns;
       const uint64_t row = uint64_t{t.m_begin + token} * p.heads + head;
@@ -87,11 +87,8 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
       } else {
         const uint32_t r = column - p.nope;
         const float* table = rope_table + token * p.rope;
-        const float c = table[r / 2];
-        const float s = table[p.rope / 2 + r / 2];
-        const float a = bf16_low(pair);
-        const float b = bf16_high(pair);
-        p.q_out[(row * (p.kv_lora + p.rope) + p.kv_lora + r) / 2] = pack_bf16(a * c - b * s, a * s + b * c);
+        const float2 v = rotate(bf16_low(pair), bf16_high(pair), table[r / 2], table[p.rope / 2 + r / 2]);
+        p.q_out[(row * (p.kv_lora + p.rope) + p.kv_lora + r) / 2] = pack_bf16(v.x, v.y);
       }
     }
   }

@@ -1,33 +1,41 @@
-// BF16 product of 16 tokens with an FP8 weight [d, n] of 128 columns, by 4 warps: warp w has the w-th quarter of d and
-// all columns.
+// BF16 product of 16 tokens with an FP8 weight [d, n] of 128 columns: warp w of four has the w-th quarter of d.
 //
 // The assignment of d to the K slots of a step and of n to the columns of a tile is free as long as both operands
 // agree: a lane (g = lane / 4, q = lane % 4) holds 16 bytes of 4 rows a step: rows d = 16 step + 4 q + i, columns n =
-// 16 g + j, and uses byte j of them in tile j. The four warps' sums are added in ascending order.
+// 16 g + j, and uses byte j of them in tile j. The four quarters' sums are added in ascending order.
+//
+// The 16 tiles are done in two halves, one after the other or by four warps each: column c of tile 8 half + j is n =
+// 16 c + 8 half + j.
 #pragma once
 
 #include "device/mma.cuh"
 #include "device/numeric.cuh"
+#include "ops/q_absorb/device/q_absorb_layout.h"
 
 namespace megartp::device {
 
-inline constexpr uint32_t kAbsorbStride = 72;  // floats of a token's row: half of the tiles
-inline constexpr uint32_t kAbsorbBytes = 4 * 16 * kAbsorbStride * 4;
+inline constexpr int kAbsorbTiles = 8;  // of a half
 
-// Weights of a warp as BF16 fragments. kSteps steps of 16 d a warp.
-template <int kSteps>
+__device__ inline uint32_t absorb_word(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+__device__ inline uint32_t absorb_word(const uint2& v, int i) { return i == 0 ? v.x : v.y; }
+
+// Weights of a warp as BF16 fragments: kSteps steps of 16 d, kTiles tiles.
+template <int kSteps, int kTiles>
 struct AbsorbWeights {
-  uint32_t b[kSteps][16][2];
+  uint32_t b[kSteps][kTiles][2];
 
-  // bytes[i]: 16 columns of row 16 step + 4 q + i, to be scaled by scale[i].
-  __device__ void convert(int step, const uint4 (&bytes)[4], const float (&scale)[4]) {
+  // bytes[i]: kTiles columns (a uint2 or uint4) of row 16 step + 4 q + i, to be scaled by scale[i].
+  template <class Bytes>
+  __device__ void convert(int step, const Bytes (&bytes)[4], const float (&scale)[4]) {
+    static_assert(sizeof(Bytes) == kTiles);
 #pragma unroll
-    for (int j = 0; j < 16; j += 2) {
+    for (int j = 0; j < kTiles; j += 2) {
       float2 w[4];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const uint32_t words[4] = {bytes[i].x, bytes[i].y, bytes[i].z, bytes[i].w};
-        w[i] = unpack_e4m3(words[j / 4] >> (j % 4 * 8) & 0xffffU);
+        w[i] = unpack_e4m3(absorb_word(bytes[i], j / 4) >> (j % 4 * 8) & 0xffffU);
         w[i].x *= scale[i];
         w[i].y *= scale[i];
       }
@@ -37,50 +45,63 @@ struct AbsorbWeights {
       b[step][j + 1][1] = pack_bf16(w[2].y, w[3].y);
     }
   }
+
+  // Sums of this warp's quarter for tiles first_tile .. + 7, over the first `steps` steps. low/high: this lane's four d
+  // of every step, of tokens g and g + 8.
+  __device__ void multiply(uint32_t steps, int first_tile, const uint2 (&low)[kSteps], const uint2 (&high)[kSteps],
+                           float (&sums)[kAbsorbTiles][4]) const {
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      if (step >= static_cast<int>(steps)) break;
+#pragma unroll
+      for (int j = 0; j < kAbsorbTiles; ++j)
+        mma_bf16_16x8(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, b[step][first_tile + j][0],
+                      b[step][first_tile + j][1]);
+    }
+  }
 };
 
-// By a CTA of 128 threads. low/high: this lane's four d of every step, of tokens g and g + 8. `rows` is shared memory
-// of kAbsorbBytes. store(token, n, 8 values as four BF16 pairs) for n in steps of 8.
-template <int kSteps, class Store>
-__device__ inline void absorb_multiply(const AbsorbWeights<kSteps>& w, const uint2 (&low)[kSteps],
-                                       const uint2 (&high)[kSteps], float* rows, Store&& store) {
-  const uint32_t warp = threadIdx.x / 32;
-  const uint32_t g = lane_index() / 4;
-  const uint32_t q = lane_index() % 4;
-  float(*sums_of)[16][kAbsorbStride] = reinterpret_cast<float(*)[16][kAbsorbStride]>(rows);
-  // Half of the tiles at a time, for registers and shared memory. Column c of tile j is n = 16 c + j; it stands at 8 j
-  // + c, where stores and loads are free of bank conflicts.
-  const uint32_t token = threadIdx.x / 8;
-  const uint32_t c = threadIdx.x % 8;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    float sums[8][4] = {};
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step)
-#pragma unroll
-      for (int j = 0; j < 8; ++j)
-        mma_bf16_16x8(sums[j], low[step].x, high[step].x, low[step].y, high[step].y, w.b[step][half * 8 + j][0],
-                      w.b[step][half * 8 + j][1]);
-    __syncthreads();  // everybody has read what stood there before
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      *reinterpret_cast<float2*>(&sums_of[warp][g][j * 8 + q * 2]) = float2{sums[j][0], sums[j][1]};
-      *reinterpret_cast<float2*>(&sums_of[warp][g + 8][j * 8 + q * 2]) = float2{sums[j][2], sums[j][3]};
-    }
-    __syncthreads();
-    uint32_t out[4];
-#pragma unroll
-    for (int j = 0; j < 8; j += 2) {
-      float x[2];
-#pragma unroll
-      for (int k = 0; k < 2; ++k) {
-        const uint32_t at = (j + k) * 8 + c;
-        x[k] = sums_of[0][token][at] + sums_of[1][token][at] + sums_of[2][token][at] + sums_of[3][token][at];
-      }
-      out[j / 2] = pack_bf16(x[0], x[1]);
-    }
-    store(token, c * 16 + half * 8, uint4{out[0], out[1], out[2], out[3]});
+// Where the sum of column `c` of tile `j` stands among those of a half, free of bank conflicts: by a gap behind each
+// row, which costs no registers, or by tiles that change places with the token, which costs no gaps.
+struct AbsorbPaddedSums {
+  static constexpr uint32_t kRow = kAbsorbTiles * 8 + 8;
+  static constexpr uint32_t kFloats = 4 * 16 * kRow;
+  __device__ static uint32_t at(uint32_t quarter, uint32_t token, uint32_t j, uint32_t c) {
+    return (quarter * 16 + token) * kRow + j * 8 + c;
   }
+};
+struct AbsorbDenseSums {
+  static constexpr uint32_t kFloats = 4 * 16 * kAbsorbTiles * 8;
+  __device__ static uint32_t at(uint32_t quarter, uint32_t token, uint32_t j, uint32_t c) {
+    return ((quarter * 16 + token) * kAbsorbTiles + (j ^ (token % 8))) * 8 + c;
+  }
+};
+
+// half_sums: shared memory of Sums::kFloats.
+template <class Sums>
+__device__ inline void absorb_store_sums(float* half_sums, uint32_t quarter, const float (&sums)[kAbsorbTiles][4]) {
+  const uint32_t g = lane_index() / 4;
+  const uint32_t c = lane_index() % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < kAbsorbTiles; ++j) {
+    *reinterpret_cast<float2*>(half_sums + Sums::at(quarter, g, j, c)) = float2{sums[j][0], sums[j][1]};
+    *reinterpret_cast<float2*>(half_sums + Sums::at(quarter, g + 8, j, c)) = float2{sums[j][2], sums[j][3]};
+  }
+}
+// Column c of all tiles of the half, added over the quarters: eight neighbouring n, as BF16.
+template <class Sums>
+__device__ inline uint4 absorb_add_quarters(const float* half_sums, uint32_t token, uint32_t c) {
+  uint32_t out[4];
+#pragma unroll
+  for (int j = 0; j < kAbsorbTiles; j += 2) {
+    float x[2];
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+      x[k] = half_sums[Sums::at(0, token, j + k, c)] + half_sums[Sums::at(1, token, j + k, c)] +
+             half_sums[Sums::at(2, token, j + k, c)] + half_sums[Sums::at(3, token, j + k, c)];
+    out[j / 2] = pack_bf16(x[0], x[1]);
+  }
+  return uint4{out[0], out[1], out[2], out[3]};
 }
 
 }  // namespace megartp::device

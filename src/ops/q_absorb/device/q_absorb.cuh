@@ -1,6 +1,6 @@
 // q_absorb: q_out[m, h, n] = bf16(sum over d of q_nope[m, h, d] * bf16(W[h, d, n] * scale)), BF16 operands, fp32 sums.
 //
-// A CTA has one head and 128 columns (absorb.cuh). The weights go straight from global memory into
+// A CTA of four warps has one head and 128 columns (absorb.cuh). The weights go straight from global memory into
 // fragments, before the wait.
 #pragma once
 
@@ -25,8 +25,9 @@ struct QAbsorbParams {
 // Grid: heads x column tiles (columns innermost), M. kSteps * 64 >= nope. A CTA does tokens 16 * (blockIdx.y + i *
 // gridDim.y).
 template <int kSteps, int kWait>
-__global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbsorbParams p) {
-  __shared__ float rows[kAbsorbBytes / 4];
+__global__ void __maxnreg__(176) q_absorb(const __grid_constant__ QAbsorbParams p) {
+  static_assert(kSteps <= kAbsorbMaxSteps);
+  __shared__ float half_sums[AbsorbPaddedSums::kFloats];
   const KernelFrame<kWait> frame;
   frame.enter();
   frame.after_prologue();
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
       scale[step][i] = is_there ? p.kv_b_scale[(first_row + d) / 128 * n_tiles + n_begin / 128] : 0.0F;
     }
   }
-  AbsorbWeights<kSteps> w;
+  AbsorbWeights<kSteps, 2 * kAbsorbTiles> w;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) w.convert(step, bytes[step], scale[step]);
   frame.wait_inputs();
@@ -68,11 +69,22 @@ __global__ void __launch_bounds__(128, 3) q_absorb(const __grid_constant__ QAbso
                        ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4)
                        : uint2{};
     }
-    absorb_multiply<kSteps>(w, low, high, rows, [&](uint32_t token, uint32_t n, const uint4& v) {
+    const uint32_t token = threadIdx.x / 8;
+    const uint32_t c = threadIdx.x % 8;
+    // Half of the tiles at a time, for registers and shared memory.
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      float sums[kAbsorbTiles][4] = {};
+      w.multiply(kSteps, half * kAbsorbTiles, low, high, sums);
+      __syncthreads();  // everybody has read what stood there before
+      absorb_store_sums<AbsorbPaddedSums>(half_sums, threadIdx.x / 32, sums);
+      __syncthreads();
+      const uint4 v = absorb_add_quarters<AbsorbPaddedSums>(half_sums, token, c);
+      const uint32_t n = c * 16 + half * 8;
       if (m_begin + token < p.m && n_begin + n < p.kv_lora)
         *reinterpret_cast<uint4*>(p.q_out + (uint64_t{m_begin + token} * p.heads + head) * (p.kv_lora + p.rope) +
                                   n_begin + n) = v;
-    });
+    }
   }
 }
 

@@ -3,14 +3,13 @@
 
 #include "ops/common/gemm_tiling.h"
 #include "ops/common/kernel_builder.h"
+#include "ops/q_absorb/device/q_absorb_layout.h"
 #include "ops/q_absorb/q_absorb_abi.h"
 
 namespace megartp::ops {
 namespace {
 
 constexpr int64_t kThreads = 128;
-constexpr int64_t kStepDepth = 64;  // d that the CTA's warps take in one step of the template
-constexpr int64_t kMaxSteps = 3;    // more steps spill: the weights stay in registers
 constexpr int64_t kTileRows = 16;
 constexpr int64_t kCtasPerSm = 3;  // as the kernel's launch bounds have it
 
@@ -26,8 +25,8 @@ class QAbsorbDevice final : public DeviceFamily {
     const int64_t kv_lora = c.input_dims(kQAbsorbKvB)[1];
     const int64_t v = c.op().attrs.get_int("v", 0);
     const int64_t rope = c.input_dims(kQAbsorbQOut)[2] - kv_lora;
-    const int64_t steps = ceil_div(nope, kStepDepth);
-    const bool is_fast = nope % 4 == 0 && kv_lora % 16 == 0 && rope % 8 == 0 && steps <= kMaxSteps;
+    const int64_t steps = ceil_div<int64_t>(nope, device::kAbsorbStepDepth);
+    const bool is_fast = nope % 4 == 0 && kv_lora % 16 == 0 && rope % 8 == 0 && steps <= device::kAbsorbMaxSteps;
     KernelBuilder b =
         is_fast
             ? KernelBuilder(c.op().name, "ops/q_absorb/device/q_absorb.cuh", fmt::format("q_absorb<{}, $WAIT>", steps))

@@ -101,6 +101,96 @@ __device__ inline void store_kv(const QkvAFinalizeParams& p, uint32_t row, uint6
   }
 }
 
+// What one thread has of one part of a row, eight values at column 8 * at of the part.
+struct QkvAFinalizePart {
+  uint32_t at;
+  bool is_kv;
+  bool is_normed;
+  bool is_key;
+  uint4 gain;
+  uint64_t slot;
+  float cosines[4];
+  float sines[4];
+
+  __device__ static uint32_t width(const QkvAFinalizeParams& p, bool is_kv) { return is_kv ? p.kv_lora : p.n_q; }
+  __device__ uint32_t width(const QkvAFinalizeParams& p) const { return width(p, is_kv); }
+
+  // Weights and arguments: constant while anything runs.
+  __device__ static QkvAFinalizePart fetch(const QkvAFinalizeParams& p, uint32_t row, bool is_kv, uint32_t at) {
+    QkvAFinalizePart t = {};
+    t.at = at;
+    t.is_kv = is_kv;
+    t.is_normed = at * 8 < width(p, is_kv);
+    t.gain = t.is_normed ? load_weight((is_kv ? p.kv_norm : p.q_norm) + at) : uint4{};
+    const int32_t position = is_kv ? p.positions[row] : 0;
+    const uint32_t pair = at * 4 - p.kv_lora / 2;  // of a key thread's first values
+    t.is_key = is_kv && at * 8 >= p.kv_lora && at * 8 < p.kv_lora + p.rope;
+    if (t.is_key) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        t.cosines[i] = p.cos_sin[uint64_t(position) * p.rope + pair + i];
+        t.sines[i] = p.cos_sin[uint64_t(position) * p.rope + p.rope / 2 + pair + i];
+      }
+    }
+    t.slot = is_kv ? p.slot_mapping[row] : 0;
+    return t;
+  }
+
+  // The sums, rounded to BF16.
+  template <int kSplits>
+  __device__ void load(const QkvAFinalizeParams& p, uint32_t row, float (&v)[8]) const {
+    const uint32_t n = p.n_q + p.kv_lora + p.rope;
+    if (is_normed || is_key)
+      sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits,
+                             v);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) v[i] = round_bf16(v[i]);
+  }
+  __device__ float sum_squares(const float (&v)[8]) const {
+    float sum = 0.0F;
+    if (!is_normed) return sum;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum += v[i] * v[i];
+    return sum;
+  }
+
+  // `sum`: of the squares of the part's normed values.
+  __device__ void store(const QkvAFinalizeParams& p, uint32_t row, float (&v)[8], float sum) const {
+    const float factor = norm_factor(sum, static_cast<float>(width(p)), p.eps);
+    if (is_normed) {
+      const uint32_t g[4] = {gain.x, gain.y, gain.z, gain.w};
+#pragma unroll
+      for (int i = 0; i < 8; ++i)
+        v[i] = round_bf16(v[i] * factor * ((i & 1) != 0 ? bf16_high(g[i / 2]) : bf16_low(g[i / 2])));
+    } else if (is_key) {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const float2 pair = rotate(v[2 * i], v[2 * i + 1], cosines[i], sines[i]);
+        v[2 * i] = pair.x;
+        v[2 * i + 1] = pair.y;
+      }
+    }
+    float amax = 0.0F;
+#pragma unroll
+    for (int i = 0; i < 8; ++i) amax = fmaxf(amax, fabsf(v[i]));
+    if (!is_normed) amax = 0.0F;
+    const float scale = group_scale(group_max<16>(amax), (is_kv ? p.mla_pow2_scale : p.pow2_scale) != 0);
+    uint2 codes;
+    codes.x =
+        pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale));
+    codes.y =
+        pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale));
+    if (!is_kv) {
+      if (is_normed) {
+        p.q[uint64_t{row} * (p.n_q / 8) + at] = codes;
+        if (at % 16 == 0) p.q_scale[uint64_t{row} * ceil_div(p.n_q, 128) + at / 16] = scale;
+      }
+      return;
+    }
+    if (is_normed || is_key) store_kv(p, row, slot, at, is_normed, v, codes, scale);
+  }
+};
+
 // Grid: M rows, 2 parts. Widths are multiples of 8; kThreads * 8 values at least.
 template <int kThreads, int kSplits, int kWait>
 __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant__ QkvAFinalizeParams p) {
@@ -109,72 +199,14 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
   frame.enter();
   frame.after_prologue();
   const uint32_t row = blockIdx.x;
-  const uint32_t n_kv = p.kv_lora + p.rope;
-  const uint32_t n = p.n_q + n_kv;
-  const uint32_t at = threadIdx.x;
-  const bool is_kv = blockIdx.y != 0;
-  const uint32_t width = is_kv ? p.kv_lora : p.n_q;  // normed values
-  const bool is_normed = at * 8 < width;
-  const uint4 w = is_normed ? load_weight((is_kv ? p.kv_norm : p.q_norm) + at) : uint4{};
-  // Arguments: constant while anything runs.
-  const int32_t position = is_kv ? p.positions[row] : 0;
-  const uint32_t pair = at * 4 - p.kv_lora / 2;  // of a key thread's first values
-  const bool is_key = is_kv && at * 8 >= p.kv_lora && at * 8 < n_kv;
-  float cosines[4] = {};
-  float sines[4] = {};
-  if (is_key) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      cosines[i] = p.cos_sin[uint64_t(position) * p.rope + pair + i];
-      sines[i] = p.cos_sin[uint64_t(position) * p.rope + p.rope / 2 + pair + i];
-    }
-  }
-  const uint64_t slot = is_kv ? p.slot_mapping[row] : 0;
+  const auto part = QkvAFinalizePart::fetch(p, row, blockIdx.y != 0, threadIdx.x);
   frame.wait_inputs();
-
   float v[8] = {};
-  if (is_normed || is_key)
-    sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits,
-                           v);
+  part.load<kSplits>(p, row, v);
   frame.mark(0);
-  float sum = 0.0F;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) {
-    v[i] = round_bf16(v[i]);
-    if (is_normed) sum += v[i] * v[i];
-  }
-  const float factor = norm_factor(cta_sum<kThreads>(sum, slots), static_cast<float>(width), p.eps);
+  const float sum = cta_sum<kThreads>(part.sum_squares(v), slots);
   frame.mark(1);
-  if (is_normed) {
-    const uint32_t g[4] = {w.x, w.y, w.z, w.w};
-#pragma unroll
-    for (int i = 0; i < 8; ++i)
-      v[i] = round_bf16(v[i] * factor * ((i & 1) != 0 ? bf16_high(g[i / 2]) : bf16_low(g[i / 2])));
-  } else if (is_key) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float a = v[2 * i];
-      const float b = v[2 * i + 1];
-      v[2 * i] = a * cosines[i] - b * sines[i];
-      v[2 * i + 1] = a * sines[i] + b * cosines[i];
-    }
-  }
-  float amax = 0.0F;
-#pragma unroll
-  for (int i = 0; i < 8; ++i) amax = fmaxf(amax, fabsf(v[i]));
-  if (!is_normed) amax = 0.0F;
-  const float scale = group_scale(group_max<16>(amax), (is_kv ? p.mla_pow2_scale : p.pow2_scale) != 0);
-  uint2 codes;
-  codes.x = pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale));
-  codes.y = pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale));
-  if (!is_kv) {
-    if (is_normed) {
-      p.q[uint64_t{row} * (p.n_q / 8) + at] = codes;
-      if (at % 16 == 0) p.q_scale[uint64_t{row} * ceil_div(p.n_q, 128) + at / 16] = scale;
-    }
-    return;
-  }
-  if (is_normed || is_key) store_kv(p, row, slot, at, is_normed, v, codes, scale);
+  part.store(p, row, v, sum);
 }
 
 }  // namespace megartp::device

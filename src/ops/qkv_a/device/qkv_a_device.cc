@@ -13,13 +13,14 @@ namespace {
 
 // Three stages of 16 KiB of weights, one of them on its way: more only delays the activations of kernels beside this
 // one.
-constexpr GemmTuning kTuning{
-    .tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2, .large_tile_n = 128};
-// Splits where the graph names none: about two CTAs an SM at M up to a tile, each with two blocks at least; the
-// finalizer has the loads of so many in flight.
-constexpr int64_t kCtasPerSm = 2;
-constexpr int64_t kMinBlocks = 2;
-constexpr int64_t kMaxSplits = 8;
+constexpr GemmTuning kTuning{.tile_n = 128,
+                             .blocks = 1,
+                             .stages = 6,
+                             .in_flight = 2,
+                             .ctas_per_sm = 2,
+                             .max_tile_m = 64,
+                             .large_tile_n = 128,
+                             .is_exact = true};
 constexpr int64_t kVector = 8;                // values of a finalizer thread
 constexpr int64_t kMaxFinalizeThreads = 512;  // more leave too few registers for the loads in flight
 
@@ -40,11 +41,8 @@ Dims dims_of(const DeviceContext& c) {
 }
 
 int64_t splits_of(const DeviceContext& c, const Dims& d) {
-  const int64_t tiles = ceil_div<int64_t>(d.n_q, kTuning.tile_n) + ceil_div<int64_t>(d.n_kv, kTuning.tile_n);
-  const int64_t wish = c.op().attrs.find("split_k") != nullptr
-                           ? c.op().attrs.get_int("split_k", 1)
-                           : std::min(kCtasPerSm * c.target().num_sms / tiles, d.k_blocks / kMinBlocks);
-  return std::clamp<int64_t>(wish, 1, std::min(kMaxSplits, d.k_blocks));
+  const int64_t tiles = ceil_div<int64_t>(d.n_q, kBlockN) + ceil_div<int64_t>(d.n_kv, kBlockN);
+  return gemm_splits(c.op().attrs.get_int("split_k", 0), c.target().num_sms, tiles, d.k);
 }
 
 GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0}; }

@@ -23,6 +23,53 @@ struct RmsnormQuantParams {
   uint32_t pow2_scale;
 };
 
+// Eight values of a row, from column 8 * at.
+struct RmsnormPiece {
+  float r[8];
+
+  // Stores the residual; the sum of its squares.
+  __device__ float add(const uint4& x, const uint4& residual_in, uint4* residual) {
+    const uint32_t a[4] = {x.x, x.y, x.z, x.w};
+    const uint32_t b[4] = {residual_in.x, residual_in.y, residual_in.z, residual_in.w};
+    uint32_t out[4];
+    float sum = 0.0F;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      out[k] = pack_bf16(bf16_low(a[k]) + bf16_low(b[k]), bf16_high(a[k]) + bf16_high(b[k]));
+      r[2 * k] = bf16_low(out[k]);
+      r[2 * k + 1] = bf16_high(out[k]);
+      sum += r[2 * k] * r[2 * k];
+      sum += r[2 * k + 1] * r[2 * k + 1];
+    }
+    if (residual != nullptr) *residual = uint4{out[0], out[1], out[2], out[3]};
+    return sum;
+  }
+  // By 16 lanes together. Stores y, codes and, in the first lane of a group, its scale.
+  __device__ void finish(const RmsnormQuantParams& p, uint64_t row, uint32_t at, const uint4& gain,
+                         float factor) const {
+    const uint32_t vectors = p.cols / 8;
+    const uint32_t g[4] = {gain.x, gain.y, gain.z, gain.w};
+    uint32_t out[4];
+    float v[8];
+    float amax = 0.0F;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      out[k] = pack_bf16(r[2 * k] * factor * bf16_low(g[k]), r[2 * k + 1] * factor * bf16_high(g[k]));
+      v[2 * k] = bf16_low(out[k]);
+      v[2 * k + 1] = bf16_high(out[k]);
+      amax = fmaxf(amax, fmaxf(fabsf(v[2 * k]), fabsf(v[2 * k + 1])));
+    }
+    const float scale = group_scale(group_max<16>(amax), p.pow2_scale != 0);
+    if (at < vectors) {
+      p.y[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
+      p.q[row * vectors + at] = uint2{
+          pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale)),
+          pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale))};
+      if (at % 16 == 0) p.scale[row * ceil_div(p.cols, 128) + at / 16] = scale;
+    }
+  }
+};
+
 template <int kThreads, int kVectors, int kWait>
 __global__ void __launch_bounds__(kThreads) rmsnorm_quant(const __grid_constant__ RmsnormQuantParams p) {
   __shared__ float slots[kThreads / 32];
@@ -38,7 +85,6 @@ __global__ void __launch_bounds__(kThreads) rmsnorm_quant(const __grid_constant_
     w[i] = at < vectors ? load_weight(p.w + at) : uint4{};
   }
   frame.wait_inputs();
-  float r[kVectors][8];
   uint4 x[kVectors];
   uint4 add[kVectors];
 #pragma unroll
@@ -47,48 +93,16 @@ __global__ void __launch_bounds__(kThreads) rmsnorm_quant(const __grid_constant_
     x[i] = at < vectors ? load_global(p.x + row * vectors + at) : uint4{};
     add[i] = at < vectors ? load_global(p.residual_in + row * vectors + at) : uint4{};
   }
+  RmsnormPiece pieces[kVectors];
   float sum = 0.0F;
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const uint32_t at = i * kThreads + threadIdx.x;
-    const uint32_t a[4] = {x[i].x, x[i].y, x[i].z, x[i].w};
-    const uint32_t b[4] = {add[i].x, add[i].y, add[i].z, add[i].w};
-    uint32_t out[4];
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      out[k] = pack_bf16(bf16_low(a[k]) + bf16_low(b[k]), bf16_high(a[k]) + bf16_high(b[k]));
-      r[i][2 * k] = bf16_low(out[k]);
-      r[i][2 * k + 1] = bf16_high(out[k]);
-      sum += r[i][2 * k] * r[i][2 * k];
-      sum += r[i][2 * k + 1] * r[i][2 * k + 1];
-    }
-    if (at < vectors) p.residual[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
+    sum += pieces[i].add(x[i], add[i], at < vectors ? p.residual + row * vectors + at : nullptr);
   }
   const float factor = norm_factor(cta_sum<kThreads>(sum, slots), static_cast<float>(p.cols), p.eps);
-  const uint32_t groups = ceil_div(p.cols, 128);
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) {
-    const uint32_t at = i * kThreads + threadIdx.x;
-    const uint32_t g[4] = {w[i].x, w[i].y, w[i].z, w[i].w};
-    uint32_t out[4];
-    float v[8];
-    float amax = 0.0F;
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      out[k] = pack_bf16(r[i][2 * k] * factor * bf16_low(g[k]), r[i][2 * k + 1] * factor * bf16_high(g[k]));
-      v[2 * k] = bf16_low(out[k]);
-      v[2 * k + 1] = bf16_high(out[k]);
-      amax = fmaxf(amax, fmaxf(fabsf(v[2 * k]), fabsf(v[2 * k + 1])));
-    }
-    const float scale = group_scale(group_max<16>(amax), p.pow2_scale != 0);
-    if (at < vectors) {
-      p.y[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
-      p.q[row * vectors + at] = uint2{
-          pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale)),
-          pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale))};
-      if (at % 16 == 0) p.scale[row * groups + at / 16] = scale;
-    }
-  }
+  for (int i = 0; i < kVectors; ++i) pieces[i].finish(p, row, i * kThreads + threadIdx.x, w[i], factor);
 }
 
 }  // namespace megartp::device

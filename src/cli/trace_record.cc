@@ -1,0 +1,198 @@
+// megartp trace record: runs a layer with recording on and saves the trace; --cost compares with recording off.
+#include <algorithm>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "base/env.h"
+#include "bench/statistics.h"
+#include "cli/layer_weights.h"
+#include "cli/plan_build.h"
+#include "cli/trace.h"
+#include "models/glm52/layer_run.h"
+#include "trace/from_plan.h"
+
+namespace megartp::cli {
+namespace {
+
+struct RecordArgs {
+  CommonOptions common;
+  ModelOptions model;
+  BatchOptions batch;
+  PlanOptions plan;
+  std::string weights;
+  std::string backend = "cpu-threads";
+  std::string schedule = "static";
+  std::string name;
+  std::string output;
+  uint64_t seed = 1;
+  int64_t repeat = 5;
+  std::string pick = "median";
+  uint32_t records = 0;  // a worker; 0: as many as there can be
+  int64_t cost = 0;
+};
+
+// "Some CPU @ 3 GHz, 2 threads"
+std::string machine_name() {
+  std::string name = "CPU";
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) {
+      const size_t at = line.find_first_not_of(" \t", line.find(':') + 1);
+      if (at != std::string::npos) name = line.substr(at);
+      break;
+    }
+  return fmt::format("{}, {} threads", name, std::max(1U, std::thread::hardware_concurrency()));
+}
+
+struct Recorder {
+  glm52::LayerRun run;
+  BuiltPlan built;
+  std::unique_ptr<glm52::LayerExecution> execution;
+  uint32_t records = 0;
+
+  Status record(bool on) const { return execution->executable().record_trace(on ? records : 0); }
+};
+
+Result<std::unique_ptr<Recorder>> make_recorder(const RecordArgs& a) {
+  const Model model = MEGARTP_TRY(load_model(a.model));
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
+  glm52::Inputs inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
+  glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
+  auto recorder = std::make_unique<Recorder>(Recorder {
+    MEGARTP_TRY(
+        glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights)))
+    , {}, nullptr
+  });
+  PlanOptions plan = a.plan;
+  if (plan.workers == 0 && plan.target == "cpu") plan.workers = std::max(1U, std::thread::hardware_concurrency());
+  recorder->built = MEGARTP_TRY(build_plan(recorder->run.graph, shapes, plan));
+  CpuThreadsOptions threads;
+  threads.timeout = std::chrono::milliseconds(MEGARTP_TRY(env_timeout_ms()));
+  threads.schedule = MEGARTP_TRY(parse_schedule(a.schedule));
+  // Without its own clock readings: what --cost compares with is a run that takes no times at all.
+  threads.collect_stats = false;
+  const KernelPlan& made = *recorder->built.plan;
+  recorder->records = a.records != 0                          ? a.records
+                      : threads.schedule == Schedule::kStatic ? made.queue_depth
+                                                              : made.num_tasks;
+  recorder->execution = std::make_unique<glm52::LayerExecution>(MEGARTP_TRY(
+      glm52::LayerExecution::create(recorder->run, MEGARTP_TRY(prepare_cpu_threads(recorder->built.plan, threads)))));
+  return recorder;
+}
+
+// The run of median length or the shortest, of `repeat` after one to warm up.
+Result<RawTrace> record_one(Recorder& recorder, int64_t repeat, bool shortest) {
+  MEGARTP_TRY(recorder.record(true));
+  MEGARTP_TRY(recorder.execution->run(true));
+  std::vector<RawTrace> traces;
+  for (int64_t i = 0; i < repeat; ++i) {
+    MEGARTP_TRY(recorder.execution->run(false));
+    traces.push_back(*recorder.execution->executable().raw_trace());
+  }
+  const auto picked = traces.begin() + static_cast<std::ptrdiff_t>(shortest ? 0 : traces.size() / 2);
+  std::ranges::nth_element(traces, picked, {}, [](const RawTrace& t) { return t.end - t.begin; });
+  return std::move(*picked);
+}
+
+struct RecordingCost {
+  double without_ns = 0, with_ns = 0;  // medians
+  double ratio = 0;                    // of the medians
+};
+
+// Runs with and without recording in turn, so that what else the machine does meets both; which goes first alternates.
+Result<RecordingCost> measure_cost(Recorder& recorder, int64_t pairs) {
+  std::vector<double> without, with;
+  for (int64_t i = 0; i < 2 * pairs; ++i) {
+    const bool on = (i % 4 == 1) || (i % 4 == 2);
+    MEGARTP_TRY(recorder.record(on));
+    (on ? with : without).push_back(MEGARTP_TRY(recorder.execution->run(false)).wall_ns);
+  }
+  RecordingCost cost;
+  cost.without_ns = bench::summarize(std::move(without)).median;
+  cost.with_ns = bench::summarize(std::move(with)).median;
+  cost.ratio = cost.with_ns / cost.without_ns;
+  return cost;
+}
+
+Result<trace::AnalysedTrace> record(const RecordArgs& a, Recorder& recorder) {
+  const RawTrace raw = MEGARTP_TRY(record_one(recorder, a.repeat, a.pick == "shortest"));
+  trace::TraceMeta meta;
+  meta.name = a.name.empty() ? a.backend : a.name;
+  meta.backend = a.backend;
+  meta.machine = machine_name();
+  meta.schedule = a.schedule;
+  trace::AnalysedTrace t;
+  t.trace =
+      MEGARTP_TRY(trace::trace_of_plan(*recorder.built.plan, task_costs(*recorder.built.tasks), raw, std::move(meta)));
+  t.analysis = trace::analyse(t.trace);
+  return t;
+}
+
+int run_record(const RecordArgs& a) {
+  constexpr std::string_view kName = "trace-record";
+  if (a.backend != "cpu-threads")
+    return print_error(
+        Error{ErrorCode::kUnsupported, fmt::format("trace record: backend '{}' does not record", a.backend)}, a.common,
+        kName);
+  const std::unique_ptr<Recorder> recorder = value_or_exit(make_recorder(a), a.common, kName);
+  const trace::AnalysedTrace t = value_or_exit(record(a, *recorder), a.common, kName);
+  value_or_exit(save_trace(t.trace, a.output), a.common, kName);
+  RecordingCost cost;
+  if (a.cost > 0) cost = value_or_exit(measure_cost(*recorder, a.cost), a.common, kName);
+  if (a.common.json) {
+    Json j = trace_summary_json(t);
+    j["file"] = a.output;
+    if (a.cost > 0)
+      j["cost"] = {
+          {"pairs", a.cost}, {"without_ns", cost.without_ns}, {"with_ns", cost.with_ns}, {"ratio", cost.ratio}};
+    return print_json(kName, std::move(j));
+  }
+  if (a.common.quiet) return 0;
+  std::cout << fmt::format("{}: {}\n", a.output, trace_summary_line(t));
+  if (t.trace.meta.num_lost != 0)
+    std::cout << fmt::format("{} records were lost: the buffers were full (--records)\n", t.trace.meta.num_lost);
+  if (a.cost > 0)
+    std::cout << fmt::format("recording: {:.1f} us with, {:.1f} us without it, {:+.2f} % (medians of {} runs each)\n",
+                             cost.with_ns / 1e3, cost.without_ns / 1e3, 100 * (cost.ratio - 1), a.cost);
+  return 0;
+}
+
+}  // namespace
+
+Command add_trace_record_command(CLI::App& trace) {
+  auto args = std::make_shared<RecordArgs>();
+  RecordArgs& a = *args;
+  CLI::App* app = trace.add_subcommand("record", "Run a layer and save when each of its tasks waited and ran");
+  add_common_options(*app, a.common);
+  add_model_options(*app, a.model);
+  add_batch_options(*app, a.batch);
+  add_plan_options(*app, a.plan, "cpu");
+  app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one");
+  app->add_option("--backend", a.backend, "Backend: cpu-threads")->capture_default_str();
+  app->add_option("--schedule", a.schedule, "Static queues, or schedulers that hand out tasks")
+      ->check(CLI::IsMember({"static", "dynamic"}))
+      ->capture_default_str();
+  app->add_option("--name", a.name, "How reports call the trace (default: the backend)");
+  app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
+  app->add_option("--repeat", a.repeat, "Runs, after one to warm up")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  app->add_option("--pick", a.pick, "Which run is saved; the shortest is the one that other programs disturbed least")
+      ->check(CLI::IsMember({"median", "shortest"}))
+      ->capture_default_str();
+  app->add_option("--records", a.records, "Room of each worker, tasks (default: as many as there can be)")
+      ->check(CLI::Range(1U, 1U << 24));
+  app->add_option("--cost", a.cost, "Measure what recording costs: so many runs with and without it, in turn")
+      ->check(CLI::Range(1, 10000));
+  app->add_option("-o,--output", a.output, "Trace file to write")->required();
+  app->footer(
+      "Examples:\n"
+      "  megartp trace record glm52-attention-pre -o layer.trace\n"
+      "  megartp trace record glm52-attention-pre --packer round-robin --cost 50 -o other.trace");
+  return {app, [args] { return run_record(*args); }};
+}
+
+}  // namespace megartp::cli

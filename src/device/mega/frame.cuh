@@ -1,0 +1,240 @@
+// The frame of the persistent kernel: one CTA an SM walks a queue of instructions. It knows no op; ops are types with
+// a function for each role (mega_kernel.cuh).
+//
+//   warps 0 .. 7   consumers: arithmetic, results to global memory
+//   warp 8         controller: instructions into slots, ahead of everybody
+//   warp 9         weight loader: weights into pages, as far ahead as there are pages
+//   warp 10        activation loader: waits for the instruction's events, then activations into pages
+//   warp 11        publisher: waits until the consumers are done, then signals
+//
+// Shared memory: pages of 16 KiB in a ring, taken in the order of the instructions (activations of one, then its
+// weights). So a page's content is known from the queue alone, without a table; a page is overwritten when all
+// consumer warps have released it. Five things to wait for, each with a meaning of its own: slot_full/slot_empty (an
+// instruction), page_full/page_empty (data), inputs_ready (events), done (results), and event counters in global
+// memory.
+//
+// No wait is for ever: a role whose wait takes longer than the deadline writes a fault record, stops all workers and
+// leaves; so does everybody else.
+#pragma once
+
+#include "abi/fault_record.h"
+#include "abi/mega.h"
+#include "device/frame.cuh"
+#include "device/numeric.cuh"
+#include "device/ptx.cuh"
+
+namespace megartp::device {
+
+inline constexpr uint32_t kMegaPages = 13;
+inline constexpr uint32_t kMegaPageBytes = 16384;
+inline constexpr uint32_t kMegaSlots = 4;
+inline constexpr uint32_t kMegaConsumerWarps = 8;
+inline constexpr uint32_t kMegaConsumers = kMegaConsumerWarps * 32;
+inline constexpr uint32_t kMegaThreads = kMegaConsumers + 4 * 32;
+// A barrier tells a phase from the one before it, not from the one before that, and the loaders, who do not wait for
+// each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
+// kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
+// pages, which the host checks.
+inline constexpr uint32_t kMegaPageUses = 4;
+inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
+// x scales of an instruction: [K block, token]; two instructions at a time.
+inline constexpr uint32_t kMegaScales = 1024;
+inline constexpr uint32_t kMegaScaleBuffers = 2;
+inline constexpr uint32_t kMegaWeightScales = 64;  // K blocks of an instruction at most
+
+// Barriers of a CTA.
+struct MegaBarriers {
+  uint64_t page_full[kMegaPages];
+  uint64_t page_empty[kMegaPages][kMegaPageUses];
+  uint64_t slot_full[kMegaSlots];
+  uint64_t slot_empty[kMegaSlots];
+  uint64_t inputs_ready[kMegaSlots];
+  uint64_t w_scales_full[kMegaSlots];
+  uint64_t done[kMegaSlots];
+  uint64_t scales_full[kMegaScaleBuffers];
+  uint64_t scales_empty[kMegaScaleBuffers];
+  uint64_t group;  // of the consumers
+};
+struct MegaShared {
+  uint8_t pages[kMegaPages][kMegaPageBytes];
+  float x_scales[kMegaScaleBuffers][kMegaScales];
+  float w_scales[kMegaSlots][kMegaWeightScales];
+  abi::MegaRecord slots[kMegaSlots];
+  float reduce[64];  // for the consumers: sums over all
+  MegaBarriers bar;
+  uint32_t failed;
+};
+inline constexpr uint32_t kMegaSmemBytes = 1024 + sizeof(MegaShared);  // aligned to 1024 by hand
+static_assert(kMegaSmemBytes <= 232448, "what an SM of compute capability 9.0 gives a CTA");
+
+// A place in the ring: page `page`, used for the (use + 1)-th time.
+struct PageCursor {
+  uint32_t page = 0;
+  uint32_t use = 0;
+  __device__ void advance(uint32_t n) {
+    page += n;
+#pragma unroll 1
+    while (page >= kMegaPages) {
+      page -= kMegaPages;
+      ++use;
+    }
+  }
+  __device__ PageCursor plus(uint32_t n) const {
+    PageCursor c = *this;
+    c.advance(n);
+    return c;
+  }
+};
+
+// Where a role stands: what a fault record says. Passed by value, so that contexts stay in registers.
+struct MegaPlace {
+  uint32_t index;  // in the queue
+  uint32_t phase = abi::kFaultPhaseRunning;
+  uint32_t wait_idx = abi::kFaultNone;
+  uint32_t event = abi::kFaultNone;
+  uint64_t expected = 0;
+  uint64_t actual = 0;
+  uint64_t epoch = 0;
+};
+
+__device__ inline uint32_t mega_role() {
+  switch (threadIdx.x / 32) {
+    case kMegaConsumerWarps: return abi::kFaultRoleController;
+    case kMegaConsumerWarps + 1: return abi::kFaultRoleWeightLoader;
+    case kMegaConsumerWarps + 2: return abi::kFaultRoleActivationLoader;
+    case kMegaConsumerWarps + 3: return abi::kFaultRoleStore;
+    default: return abi::kFaultRoleConsumer;
+  }
+}
+__device__ inline bool mega_stopped(const uint32_t* stop) {
+  uint32_t v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(stop) : "memory");
+  return v != 0;
+}
+// Writes the worker's fault record, stops everybody and ends this lane. Of the roles that another worker stopped only
+// the activation loader writes: it knows the event. Lanes may come one by one.
+// Inline: with calls, ptxas 13.0 keeps registers for them on the way that never fails, and after setmaxnreg their
+// arguments were seen to get lost.
+__device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShared& s,
+                                                                 MegaPlace at, bool is_late) {
+  const uint32_t role = mega_role();
+  const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
+  if (writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
+    const abi::Instruction& i = s.slots[at.index % kMegaSlots].instruction;
+    abi::FaultRecord& r = static_cast<abi::FaultRecord*>(faults)[blockIdx.x];
+    r.kind = is_late ? abi::kFaultDeadline : abi::kFaultBystander;
+    r.role = role;
+    r.worker = blockIdx.x;
+    r.slot = at.index;
+    r.task_id = i.task_id;
+    r.opcode = i.opcode;
+    r.operand_row = i.operand_row;
+    r.phase = at.phase;
+    r.wait_idx = at.wait_idx;
+    r.event = at.event;
+    r.expected = at.expected;
+    r.actual = at.actual;
+    r.epoch = at.epoch + 1;
+    __threadfence_system();
+    atomicExch(stop, 1U);
+  }
+  // Copies that are on their way must not find another CTA's shared memory.
+  const uint64_t end = global_timer() + 100000;
+  while (global_timer() < end) {
+  }
+  asm volatile("exit;");
+}
+// Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
+// Inline: a call that returns would cost its caller's registers.
+__device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s, uint64_t* bar, uint32_t parity,
+                                              uint32_t index) {
+  const uint64_t begin = global_timer();
+  for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
+    if (i % 16 != 0) continue;
+    const bool is_late = global_timer() - begin > p.deadline_ns / 4;
+    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index, abi::kFaultPhaseWaiting, 0, static_cast<uint32_t>(bar - reinterpret_cast<uint64_t*>(&s.bar)), parity, 0}, is_late);
+  }
+}
+
+// What a role of one worker has at hand. All its functions are called by whole warps.
+struct MegaContext {
+  const abi::MegaParams& p;
+  MegaShared& s;
+  uint64_t epoch;  // of the activation loader: runs before this one
+  // Of the instruction at hand:
+  uint32_t index = 0;  // in the queue
+  PageCursor pages;    // its first page
+  uint32_t scale_uses = 0;  // instructions before it that had x scales
+  uint32_t group_parity = 0;  // of the next barrier of the consumers
+
+  __device__ uint32_t slot() const { return index % kMegaSlots; }
+  __device__ uint32_t slot_parity() const { return index / kMegaSlots & 1; }
+  __device__ const abi::MegaRecord& record() const { return s.slots[slot()]; }
+  __device__ const abi::Instruction& instruction() const { return record().instruction; }
+  __device__ const uint32_t* payload() const { return instruction().payload; }
+  template <class Spec>
+  __device__ const Spec& spec() const {
+    static_assert(sizeof(Spec) <= sizeof p.specs[0]);
+    return *reinterpret_cast<const Spec*>(p.specs[instruction().spec_id]);
+  }
+  template <class T>
+  __device__ T* operand(uint32_t at) const {
+    return reinterpret_cast<T*>(p.operands[instruction().operand_row][at]);
+  }
+  // The operand row's map `which`.
+  __device__ const TensorMap* map(uint32_t which) const {
+    return reinterpret_cast<const TensorMap*>(&p.maps[p.row_maps[instruction().operand_row][which]]);
+  }
+  __device__ uint8_t* page(const PageCursor& c) const { return s.pages[c.page]; }
+
+  // --- waits; none returns after a failure
+  __device__ void wait(uint64_t* bar, uint32_t parity) {
+    if (!mbarrier_try_wait(bar, parity)) mega_wait_slowly(p, s, bar, parity, index);
+  }
+  __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.use & 1); }
+  // Until the use before this one has been released.
+  __device__ void wait_page_empty(const PageCursor& c) {
+    if (c.use == 0) return;
+    wait(&s.bar.page_empty[c.page][(c.use - 1) % kMegaPageUses], (c.use - 1) / kMegaPageUses & 1);
+  }
+  __device__ void wait_inputs_ready() { wait(&s.bar.inputs_ready[slot()], slot_parity()); }
+
+  // --- consumers
+  // This warp has read the page.
+  __device__ void release_page(const PageCursor& c) {
+    __syncwarp();
+    if (lane_index() == 0) mbarrier_arrive(&s.bar.page_empty[c.page][c.use % kMegaPageUses]);
+  }
+  // A barrier of all consumers; orders shared memory.
+  __device__ void sync_consumers() {
+    __syncwarp();
+    if (lane_index() == 0) mbarrier_arrive(&s.bar.group);
+    wait(&s.bar.group, group_parity);
+    group_parity ^= 1;
+  }
+
+#if MEGARTP_TRACE
+  __device__ abi::MegaTraceRecord& trace_record() const {
+    return static_cast<abi::MegaTraceRecord*>(p.trace)[uint64_t{blockIdx.x} * p.depth + index];
+  }
+#endif
+  // --- x scales: a ring of their own
+  __device__ uint32_t scale_buffer() const { return scale_uses % kMegaScaleBuffers; }
+  __device__ uint32_t scale_parity() const { return scale_uses / kMegaScaleBuffers & 1; }
+};
+
+// Sum over the consumers' first kWarps warps, the same in all threads, in the order of cta_sum() in an ordinary kernel
+// of kWarps warps. By all consumers; v of other warps is not used.
+template <int kWarps>
+__device__ inline float mega_sum(MegaContext& c, float v) {
+  v = warp_sum(v);
+  if (lane_index() == 0) c.s.reduce[warp_index()] = v;
+  c.sync_consumers();
+  float sum = 0.0F;
+#pragma unroll
+  for (int i = 0; i < kWarps; ++i) sum += c.s.reduce[i];
+  c.sync_consumers();  // the next sum writes there
+  return sum;
+}
+
+}  // namespace megartp::device

@@ -1,0 +1,11 @@
+// What the host launches with is what the kernel is written for.
+#pragma once
+
+#include "device/mega/mega_kernel.cuh"
+
+namespace megartp::device {
+
+static_assert(kMegaThreads == abi::kMegaThreads);
+static_assert(kMegaSmemBytes <= abi::kMegaSmemBytes);
+
+}  // namespace megartp::device

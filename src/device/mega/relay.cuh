@@ -1,0 +1,18 @@
+// A relay: waits and signals, nothing else. Knows no op; in every kernel whose plans have relays.
+#pragma once
+
+#include "device/mega/mega_kernel.cuh"
+
+namespace megartp::device {
+
+template <uint32_t kOp>
+struct RelayMega {
+  static constexpr uint32_t kOpcode = kOp;
+  static constexpr bool kHasXScales = false;
+  __device__ static void load_weights(MegaContext&) {}
+  __device__ static void load_activations(MegaContext&) {}
+  // Done is what the publisher waits for before it signals: not before the events that this one waits for.
+  __device__ static void consume(MegaContext& c) { c.wait_inputs_ready(); }
+};
+
+}  // namespace megartp::device

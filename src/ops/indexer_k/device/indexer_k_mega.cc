@@ -1,0 +1,43 @@
+// The GEMM and the finalizer of indexer_k in the persistent kernel.
+#include <array>
+
+#include "ops/common/mega_gemm.h"
+#include "ops/indexer_k/indexer_k_abi.h"
+#include "ops/opcodes.gen.h"
+
+namespace megartp::ops {
+namespace {
+
+constexpr std::array<uint32_t, 1> kPacked{kIndexerKWeight};
+
+uint32_t num_pages(const InstructionCheck& c) {
+  return mega_gemm_pages(decode_spec<IndexerKSpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
+}
+Status check_gemm(const InstructionCheck& c) {
+  return check_mega_gemm(c.operands[kIndexerKX].dims, decode_spec<IndexerKSpec>(c.spec).gemm);
+}
+std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
+  return {mega_x_map(kIndexerKX, operands)};
+}
+
+Status check_finalize(const InstructionCheck& c) {
+  const auto s = decode_spec<IndexerKSpec>(c.spec);
+  return mega_dims_fit(s.gemm.segment_rows[0] == 128 && s.rope % 8 == 0,
+                       "a head of 128 with a rope of a multiple of 8");
+}
+
+constexpr std::array<MegaOpInfo, 2> kMegaOps{{{kOpcode_indexer_k_gemm, "ops/indexer_k/device/indexer_k_mega.cuh",
+                                               "IndexerKGemmMega", kPacked, num_pages, maps, check_gemm},
+                                              {kOpcode_indexer_k_finalize,
+                                               "ops/indexer_k/device/indexer_k_mega.cuh",
+                                               "IndexerKFinalizeMega",
+                                               {},
+                                               nullptr,
+                                               nullptr,
+                                               check_finalize}}};
+
+}  // namespace
+
+std::span<const MegaOpInfo> indexer_k_mega_ops() { return kMegaOps; }
+
+}  // namespace megartp::ops

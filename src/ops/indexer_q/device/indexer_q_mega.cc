@@ -1,0 +1,43 @@
+// The GEMM and the finalizer of indexer_q in the persistent kernel.
+#include <array>
+
+#include "ops/common/mega_gemm.h"
+#include "ops/indexer_q/indexer_q_abi.h"
+#include "ops/opcodes.gen.h"
+
+namespace megartp::ops {
+namespace {
+
+constexpr std::array<uint32_t, 1> kPacked{kIndexerQWeight};
+
+uint32_t num_pages(const InstructionCheck& c) {
+  return mega_gemm_pages(decode_spec<IndexerQSpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
+}
+Status check_gemm(const InstructionCheck& c) {
+  return check_mega_gemm(c.operands[kIndexerQX].dims, decode_spec<IndexerQSpec>(c.spec).gemm);
+}
+std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
+  return {mega_x_map(kIndexerQX, operands)};
+}
+
+Status check_finalize(const InstructionCheck& c) {
+  const auto s = decode_spec<IndexerQSpec>(c.spec);
+  return mega_dims_fit(s.head_dim == 128 && s.rope % 8 == 0 && s.gate_splits <= 128,
+                       "heads of 128 with a rope of a multiple of 8 and up to 128 slices of the gate");
+}
+
+constexpr std::array<MegaOpInfo, 2> kMegaOps{{{kOpcode_indexer_q_gemm, "ops/indexer_q/device/indexer_q_mega.cuh",
+                                               "IndexerQGemmMega", kPacked, num_pages, maps, check_gemm},
+                                              {kOpcode_indexer_q_finalize,
+                                               "ops/indexer_q/device/indexer_q_mega.cuh",
+                                               "IndexerQFinalizeMega",
+                                               {},
+                                               nullptr,
+                                               nullptr,
+                                               check_finalize}}};
+
+}  // namespace
+
+std::span<const MegaOpInfo> indexer_q_mega_ops() { return kMegaOps; }
+
+}  // namespace megartp::ops

@@ -1,0 +1,76 @@
+// indexer_q in the persistent kernel: GEMM tiles of one head that leave fp32 partials, and a finalizer of one head and
+// M tile an instruction. Arithmetic and order are those of indexer_q.cuh, where the sums meet in a cluster.
+#pragma once
+
+#include "ops/common/device/fp8_gemm_mega.cuh"
+#include "ops/indexer_q/device/indexer_q.cuh"
+#include "ops/indexer_q/indexer_q_abi.h"
+
+namespace megartp::device {
+
+struct IndexerQMegaFamily {
+  using Spec = ops::IndexerQSpec;
+  static constexpr uint32_t kXScale = ops::kIndexerQXScale;
+  static constexpr uint32_t kPartial = ops::kIndexerQPartial;
+  __device__ static const uint8_t* weight(const MegaContext& c, bool) {
+    return c.operand<const uint8_t>(ops::kIndexerQWeight);
+  }
+  __device__ static const float* weight_scale(const MegaContext& c, bool) {
+    return c.operand<const float>(ops::kIndexerQWeightScale);
+  }
+};
+template <uint32_t kOp>
+using IndexerQGemmMega = SplitGemmMega<kOp, IndexerQMegaFamily>;
+
+// A warp has tokens warp, warp + 8, ... of the tile.
+template <uint32_t kOp>
+struct IndexerQFinalizeMega {
+  static constexpr uint32_t kOpcode = kOp;
+  static constexpr bool kHasXScales = false;
+  static constexpr int kGateLoads = 4;  // slices of the gate: 32 * kGateLoads at most
+
+  __device__ static void load_weights(MegaContext&) {}
+  __device__ static void load_activations(MegaContext&) {}
+  __device__ __forceinline__ static void consume(MegaContext& c) {
+    const uint32_t* w = c.payload();
+    const auto& spec = c.spec<ops::IndexerQSpec>();
+    const IndexerRowOptions options{spec.rope, spec.interleave, spec.hadamard, spec.pow2_scale};
+    const uint32_t lane = lane_index();
+    const uint32_t head = w[2];
+    const uint64_t split_stride = uint64_t{w[3]} * spec.heads * 128;
+    for (uint32_t i = warp_index(); i < w[1]; i += kMegaConsumerWarps) {
+      const uint32_t row = w[0] + i;
+      const int32_t position = c.operand<const int32_t>(ops::kIndexerQPositions)[row];
+      const RopeFactors rope =
+          load_rope(c.operand<const float>(ops::kIndexerQCosSin) + uint64_t(position) * spec.rope, options);
+      c.wait_inputs_ready();
+      IndexerQParams p;
+      p.gate_partials = c.operand<const float>(ops::kIndexerQGatePartials);
+      p.m = w[3];
+      p.heads = spec.heads;
+      p.slices = spec.gate_splits;
+      float gate[kGateLoads];
+      load_gate<kGateLoads>(p, row, head, true, gate);
+      float v[4];
+      sum_split_row(c.operand<const float>(ops::kIndexerQPartial) + (uint64_t{row} * spec.heads + head) * 128,
+                    split_stride, spec.gemm.splits, v);
+#pragma unroll
+      for (int k = 0; k < 4; ++k) v[k] = round_bf16(v[k]);
+      float scale;
+      const uint32_t codes = indexer_row(v, rope, options, &scale);
+      const uint64_t at = uint64_t{row} * spec.heads + head;
+      c.operand<uint32_t>(ops::kIndexerQQ)[at * 32 + lane] = codes;
+      float g = 0.0F;
+#pragma unroll
+      for (int k = 0; k < kGateLoads; ++k) g += gate[k];
+      g = warp_sum(g);
+      if (lane == 0) {
+        c.operand<float>(ops::kIndexerQScale)[at] = scale;
+        c.operand<float>(ops::kIndexerQGate)[at] = g;
+        c.operand<float>(ops::kIndexerQWeights)[at] = g * scale * spec.score_scale;
+      }
+    }
+  }
+};
+
+}  // namespace megartp::device

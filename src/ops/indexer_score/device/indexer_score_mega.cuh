@@ -1,0 +1,226 @@
+// indexer_score in the persistent kernel: a tile is up to 128 (token, head) pairs of one request times a range of keys.
+// Arithmetic and order are those of indexer_score.cuh, so the bits are.
+//
+// Pages: q, then one for every two pages of keys; warps 0 .. 3 score the first of the two, warps 4 .. 7 the second. The
+// buffer of x scales holds the pairs' weights and the keys' scales. Lengths and block table are arguments, constant
+// while anything runs: the weight loader reads them and leaves in the slot's weight scales what the other roles need.
+// It also asks for the keys ahead of the events, into L2 only: the newest ones are still being written.
+//
+// map(0): q [M * heads, 128], box of 128 rows; map(1): keys [pages, 64, 128] as they lie in the cache, box of one page.
+#pragma once
+
+#include "device/mega/frame.cuh"
+#include "ops/indexer_score/device/indexer_score.cuh"
+#include "ops/indexer_score/indexer_score_abi.h"
+
+namespace megartp::device {
+
+template <uint32_t kOp>
+struct IndexerScoreMega {
+  static constexpr uint32_t kOpcode = kOp;
+  static constexpr bool kHasXScales = true;
+
+  __device__ static void load_weights(MegaContext& c) {
+    const Tile t(c);
+    const uint32_t lane = lane_index();
+    int32_t length = lane < t.p.row_count
+                         ? load_global(c.operand<const int32_t>(ops::kIndexerScoreContextLens) + t.p.row_begin + lane)
+                         : 0;
+    int32_t page = -1;
+    if (lane < t.key_pages())
+      page = load_global(c.operand<const int32_t>(ops::kIndexerScoreBlockTable) +
+                         uint64_t{t.p.request} * t.s.table_width + t.p.kv_begin / kPageKeys + lane);
+    length = min(max(length, 0), static_cast<int32_t>(t.p.kv_end));
+    const uint32_t longest = __reduce_max_sync(0xffffffffU, length);
+    const bool is_there = t.p.kv_begin + lane * kPageKeys < longest && page >= 0 && page < t.s.num_pages;
+    if (is_there)
+      prefetch_l2(c.operand<const uint8_t>(ops::kIndexerScoreCache) + uint64_t(page) * kCachePageBytes,
+                  kCachePageBytes);
+    // The slot's weight scales are free: the slot itself was.
+    Arguments& a = arguments(c);
+    if (lane < kMaxTokens) a.lengths[lane] = length;
+    if (lane < kScoreTilePages) a.pages[lane] = is_there ? page : -1;
+    mbarrier_arrive(&c.s.bar.w_scales_full[c.slot()]);
+  }
+
+  __device__ static void load_activations(MegaContext& c) {
+    const Tile t(c);
+    const uint32_t lane = lane_index();
+    const uint8_t* cache = c.operand<const uint8_t>(ops::kIndexerScoreCache);
+    c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
+    const Arguments& a = arguments(c);
+    const int32_t page = lane < kScoreTilePages ? a.pages[lane] : -1;
+    const uint32_t there = __ballot_sync(0xffffffffU, page >= 0);
+    const uint32_t buffer = c.scale_buffer();
+    c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
+    // q, weights and the newest keys were written by ordinary stores, and the buffer may have been by this warp; the
+    // copy engine reads the ones and writes the other.
+    __syncwarp();
+    asm volatile("fence.proxy.async;" ::: "memory");
+    c.wait_page_empty(c.pages);
+    if (lane == 0) load_q(c, t, there != 0);
+    load_scales(c, t, cache, page, there != 0, buffer);
+    for (uint32_t i = 0; i < t.ring_pages(); ++i) {
+      const PageCursor at = c.pages.plus(1 + i);
+      c.wait_page_empty(at);
+      const int32_t first = __shfl_sync(0xffffffffU, page, 2 * i);
+      const int32_t second = __shfl_sync(0xffffffffU, page, 2 * i + 1);
+      if (lane != 0) continue;
+      uint64_t* full = &c.s.bar.page_full[at.page];
+      mbarrier_arrive_expect(full, (first >= 0 ? kKeyBytes : 0) + (second >= 0 ? kKeyBytes : 0));
+      if (first >= 0) tma_load_3d(c.page(at), c.map(1), 0, 0, first, full);
+      if (second >= 0) tma_load_3d(c.page(at) + kKeyBytes, c.map(1), 0, 0, second, full);
+    }
+  }
+
+  __device__ __forceinline__ static void consume(MegaContext& c) {
+    const Tile t(c);
+    const uint32_t half = warp_index() / 4;
+    const uint32_t buffer = c.scale_buffer();
+    const uint32_t end = t.ring_pages() * 2;
+    c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
+    c.wait_inputs_ready();
+    c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
+    c.wait_page_full(c.pages);
+    // The second warpgroup gives back the last page of an odd number too, though it has no keys there.
+    for (uint32_t i = half; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); i += 2) {
+      const ScorePlace to(c, t, i);
+      if (i >= end) {
+        to.fill();
+        continue;
+      }
+      const PageCursor page = c.pages.plus(1 + i / 2);
+      c.wait_page_full(page);
+      if (i < t.key_pages() && arguments(c).pages[i] >= 0) {
+        score_keys(c, t, i, page, to);
+      } else {
+        c.release_page(page);
+        to.fill();
+      }
+    }
+    c.release_page(c.pages);
+    if (lane_index() == 0) mbarrier_arrive(&c.s.bar.scales_empty[buffer]);
+  }
+
+ private:
+  static constexpr uint32_t kPageKeys = 64;
+  static constexpr uint32_t kKeyBytes = kPageKeys * 128;
+  static constexpr uint32_t kCachePageBytes = kKeyBytes + kPageKeys * 4;
+  static constexpr uint32_t kMaxTokens = kScorePairs / 8;
+  static_assert(kMegaPageBytes == 2 * kKeyBytes && kMegaPageBytes == kScorePairs * 128);
+  static_assert(kScorePairs + kScoreTilePages * kPageKeys <= kMegaScales);
+  static_assert(1 + kScoreTilePages / 2 <= kMegaPages);
+
+  // Read anew where it is needed: registers are dearer.
+  struct Tile {
+    const ops::IndexerScoreSpec& s;
+    const ops::IndexerScorePayload& p;
+
+    __device__ explicit Tile(const MegaContext& c)
+        : s(c.spec<ops::IndexerScoreSpec>()), p(*reinterpret_cast<const ops::IndexerScorePayload*>(c.payload())) {}
+    __device__ uint32_t write_end() const { return p.fill != 0 ? s.columns : p.kv_end; }
+    __device__ uint32_t key_pages() const { return ceil_div(p.kv_end - p.kv_begin, kPageKeys); }
+    __device__ uint32_t ring_pages() const { return ceil_div(key_pages(), 2); }  // with keys
+  };
+
+  // What the weight loader leaves for the others.
+  struct Arguments {
+    int32_t lengths[kMaxTokens];     // of the rows, at most the tile's end
+    int32_t pages[kScoreTilePages];  // in the cache; -1: nothing of it is visible, or it is not in the cache
+  };
+  static_assert(sizeof(Arguments) <= kMegaWeightScales * 4);
+  __device__ static Arguments& arguments(MegaContext& c) {
+    return *reinterpret_cast<Arguments*>(c.s.w_scales[c.slot()]);
+  }
+
+  __device__ static void prefetch_l2(const void* from, uint32_t bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+  }
+
+  // By one lane.
+  __device__ static void load_q(MegaContext& c, const Tile& t, bool any_key) {
+    uint64_t* full = &c.s.bar.page_full[c.pages.page];
+    mbarrier_arrive_expect(full, any_key ? kMegaPageBytes : 0);
+    if (any_key) tma_load_2d(c.page(c.pages), c.map(0), 0, t.p.row_begin * t.s.heads, full);
+  }
+  // Lane i those of key page i, the last lane the weights. Weights of tokens beyond the tile's stay what they were:
+  // nothing of such tokens is stored.
+  __device__ static void load_scales(MegaContext& c, const Tile& t, const uint8_t* cache, int32_t page, bool any_key,
+                                     uint32_t buffer) {
+    uint64_t* full = &c.s.bar.scales_full[buffer];
+    const uint32_t lane = lane_index();
+    const uint8_t* from = cache + uint64_t(page) * kCachePageBytes + kKeyBytes;
+    uint32_t bytes = page >= 0 ? kPageKeys * 4 : 0;
+    float* to = c.s.x_scales[buffer] + kScorePairs + lane * kPageKeys;
+    if (lane == 31) {
+      const uint32_t heads = t.s.heads;
+      from = reinterpret_cast<const uint8_t*>(c.operand<const float>(ops::kIndexerScoreWeights) +
+                                              uint64_t{t.p.row_begin} * heads);
+      bytes = any_key ? t.p.row_count * heads * 4 : 0;
+      to = c.s.x_scales[buffer];
+    }
+    mbarrier_arrive_expect(full, bytes);
+    if (bytes != 0) bulk_load(to, from, bytes, full);
+    __syncwarp();
+  }
+
+  // Where the logits of key page `i` of the tile go. Of the four lanes of a key the first stores it, the second the one
+  // 8 further.
+  struct ScorePlace {
+    float* row;  // of the tile's first token
+    uint32_t columns, row_count, write_end, at;
+    bool is_mine;
+
+    __device__ ScorePlace(const MegaContext& c, const Tile& t, uint32_t i)
+        : row(c.operand<float>(ops::kIndexerScoreLogits) + uint64_t{t.p.row_begin} * t.s.columns),
+          columns(t.s.columns),
+          row_count(t.p.row_count),
+          write_end(t.write_end()),
+          at(t.p.kv_begin + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 4 * 8),
+          is_mine(lane_index() % 4 < 2) {}
+    __device__ void put(uint32_t token, float v) const {
+      if (is_mine && at < write_end) row[uint64_t{token} * columns + at] = v;
+    }
+    __device__ void fill() const {
+      for (uint32_t token = 0; token < row_count; ++token) put(token, -__int_as_float(0x7f800000));
+    }
+  };
+
+  // What a key's four lanes have is added in the order of store_scores().
+  __device__ static float sum_of_key(float v) {
+    v += __shfl_xor_sync(0xffffffffU, v, 1);
+    return v + __shfl_xor_sync(0xffffffffU, v, 2);
+  }
+
+  // By a warpgroup: key page `i`, which is in the cache.
+  __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
+                                    const ScorePlace& to) {
+    const Arguments& a = arguments(c);
+    const float* buffer = c.s.x_scales[c.scale_buffer()];
+    const uint32_t key = threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 2 * 8;  // the one that it stores
+    float d[kScorePairs / 2];
+    start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
+    const float scale = buffer[kScorePairs + i * kPageKeys + key];
+    wgmma_wait<0>();
+    wgmma_hold(d);
+    c.release_page(page);
+    // Of a token: a power of two, and the compiler knows that it is the same in all lanes.
+    const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
+    uint32_t token = 0;
+    float sums[2] = {};
+#pragma unroll
+    for (int j = 0; j < kScorePairs / 8; ++j) {
+      add_pairs(reinterpret_cast<const float2*>(buffer), d, j, sums);
+      if (((j + 1) & (tiles - 1)) != 0) continue;
+      const float first = sum_of_key(sums[0]);
+      const float second = sum_of_key(sums[1]);
+      const float v = (lane_index() % 2 == 0 ? first : second) * scale;
+      if (token < to.row_count)
+        to.put(token, static_cast<int32_t>(to.at) < a.lengths[token] ? v : -__int_as_float(0x7f800000));
+      ++token;
+      sums[0] = sums[1] = 0.0F;
+    }
+  }
+};
+
+}  // namespace megartp::device

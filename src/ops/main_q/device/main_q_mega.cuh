@@ -1,0 +1,69 @@
+// main_q in the persistent kernel: 128 columns an instruction. Arithmetic and order are those of main_q.cuh.
+#pragma once
+
+#include "ops/common/device/fp8_gemm_mega.cuh"
+#include "ops/main_q/main_q_abi.h"
+
+namespace megartp::device {
+
+template <uint32_t kOp>
+struct MainQMega {
+  static constexpr uint32_t kOpcode = kOp;
+  static constexpr bool kHasXScales = true;
+
+  __device__ static MegaGemmTile tile(const MegaContext& c) {
+    const auto& spec = c.spec<ops::MainQSpec>();
+    const uint32_t* w = c.payload();
+    // All rows: the box of the tensor map follows from them, and no tile but the last has fewer rows than its box.
+    return mega_gemm_tile(c.operand<const uint8_t>(ops::kMainQWeight), c.operand<const float>(ops::kMainQWeightScale),
+                          c.operand<const float>(ops::kMainQXScale), spec.k, w[2], w[3], w[0], w[1], w[0] + w[1], 1, 0);
+  }
+  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, tile(c)); }
+  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
+  __device__ __forceinline__ static void consume(MegaContext& c) {
+    const MegaGemmTile t = tile(c);
+    switch (t.box_m()) {
+      case 16: return store<16>(c, t);
+      case 32: return store<32>(c, t);
+      default: return store<64>(c, t);
+    }
+  }
+
+ private:
+  template <int kTileM>
+  __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
+    float sums[1][kTileM / 2];
+    mega_multiply<kTileM, false>(c, t, sums);
+    c.wait_inputs_ready();
+    const auto& spec = c.spec<ops::MainQSpec>();
+    const uint32_t head_columns = spec.nope + spec.rope;
+    const uint32_t n_begin = c.payload()[2];
+    const bool is_odd = (lane_index() & 4U) != 0;  // of the row in the tile
+    // Two neighbouring rows lie in lanes four apart; each of the two takes one token of both rows.
+    for_each_mega_sum<kTileM>(sums, [&](uint32_t row, uint32_t token, float a, float b) {
+      const float other = __shfl_xor_sync(0xffffffffU, is_odd ? a : b, 4);
+      const float low = is_odd ? other : a;
+      const float high = is_odd ? b : other;
+      token += is_odd ? 1 : 0;
+      row &= ~1U;
+      if (row >= t.n_count || token >= t.m_count) return;
+      const uint32_t n = n_begin + row;
+      const uint32_t pair = pack_bf16(low, high);
+      const uint32_t head = n / head_columns;
+      const uint32_t column = n % head_columns;
+      const uint64_t to = uint64_t{t.m_begin + token} * spec.heads + head;
+      if (column < spec.nope) {
+        c.operand<uint32_t>(ops::kMainQNope)[(to * spec.nope + column) / 2] = pair;
+      } else {
+        const uint32_t r = column - spec.nope;
+        const int32_t position = c.operand<const int32_t>(ops::kMainQPositions)[t.m_begin + token];
+        const float* table = c.operand<const float>(ops::kMainQCosSin) + uint64_t(position) * spec.rope;
+        const float2 v = rotate(bf16_low(pair), bf16_high(pair), table[r / 2], table[spec.rope / 2 + r / 2]);
+        c.operand<uint32_t>(ops::kMainQOut)[(to * (spec.kv_lora + spec.rope) + spec.kv_lora + r) / 2] =
+            pack_bf16(v.x, v.y);
+      }
+    });
+  }
+};
+
+}  // namespace megartp::device

@@ -1,0 +1,50 @@
+// The GEMM and the finalizer of qkv_a in the persistent kernel.
+#include <array>
+
+#include "ops/common/mega_gemm.h"
+#include "ops/opcodes.gen.h"
+#include "ops/qkv_a/qkv_a_abi.h"
+
+namespace megartp::ops {
+namespace {
+
+constexpr std::array<uint32_t, 2> kPacked{kQkvAQProj, kQkvAKvProj};
+
+uint32_t num_pages(const InstructionCheck& c) {
+  return mega_gemm_pages(decode_spec<QkvASpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
+}
+Status check_gemm(const InstructionCheck& c) {
+  return check_mega_gemm(c.operands[kQkvAX].dims, decode_spec<QkvASpec>(c.spec).gemm);
+}
+std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
+  return {mega_x_map(kQkvAX, operands)};
+}
+
+// As the ordinary finalizer, with 256 threads.
+Status check_finalize(const InstructionCheck& c) {
+  constexpr int64_t kVector = 8;
+  constexpr int64_t kMaxRow = kVector * 256;
+  const auto s = decode_spec<QkvASpec>(c.spec);
+  const int64_t head = s.kv_lora + 4 * ceil_div<int64_t>(s.kv_lora, kBlockK);  // bytes of a record before the key
+  return mega_dims_fit(q_lora(s) % kVector == 0 && s.kv_lora % kVector == 0 && s.rope % kVector == 0 &&
+                           head % 16 == 0 && q_lora(s) <= kMaxRow && s.kv_lora + s.rope <= kMaxRow &&
+                           s.gemm.splits <= kMaxGpuSplits,
+                       "rows of up to 2048 values, q_lora, kv_lora and rope multiples of 8, records with aligned keys "
+                       "and up to 8 splits");
+}
+
+constexpr std::array<MegaOpInfo, 2> kMegaOps{
+    {{kOpcode_qkv_a_gemm, "ops/qkv_a/device/qkv_a_mega.cuh", "QkvAGemmMega", kPacked, num_pages, maps, check_gemm},
+     {kOpcode_qkv_a_finalize,
+      "ops/qkv_a/device/qkv_a_mega.cuh",
+      "QkvAFinalizeMega",
+      {},
+      nullptr,
+      nullptr,
+      check_finalize}}};
+
+}  // namespace
+
+std::span<const MegaOpInfo> qkv_a_mega_ops() { return kMegaOps; }
+
+}  // namespace megartp::ops

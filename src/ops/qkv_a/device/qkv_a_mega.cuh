@@ -1,0 +1,75 @@
+// qkv_a in the persistent kernel: GEMM tiles that leave fp32 partials, and a finalizer of one instruction a row that
+// does what the two CTAs of qkv_a_finalize do.
+#pragma once
+
+#include "ops/common/device/fp8_gemm_mega.cuh"
+#include "ops/qkv_a/device/qkv_a.cuh"
+#include "ops/qkv_a/qkv_a_abi.h"
+
+namespace megartp::device {
+
+struct QkvAMegaFamily {
+  using Spec = ops::QkvASpec;
+  static constexpr uint32_t kXScale = ops::kQkvAXScale;
+  static constexpr uint32_t kPartial = ops::kQkvAPartial;
+  __device__ static const uint8_t* weight(const MegaContext& c, bool is_second) {
+    return c.operand<const uint8_t>(is_second ? ops::kQkvAKvProj : ops::kQkvAQProj);
+  }
+  __device__ static const float* weight_scale(const MegaContext& c, bool is_second) {
+    return c.operand<const float>(is_second ? ops::kQkvAKvProjScale : ops::kQkvAQProjScale);
+  }
+};
+template <uint32_t kOp>
+using QkvAGemmMega = SplitGemmMega<kOp, QkvAMegaFamily>;
+
+template <uint32_t kOp>
+struct QkvAFinalizeMega {
+  static constexpr uint32_t kOpcode = kOp;
+  static constexpr bool kHasXScales = false;
+  static constexpr int kMaxSplits = 8;
+
+  __device__ static void load_weights(MegaContext&) {}
+  __device__ static void load_activations(MegaContext&) {}
+  __device__ __forceinline__ static void consume(MegaContext& c) {
+    // q first: the long ops wait for it. A loop, so that one part's registers are free for the next.
+#pragma unroll 1
+    for (uint32_t part = 0; part < 2; ++part) finalize_part(c, part != 0);
+  }
+
+ private:
+  // Called anew where it is needed: addresses need not stay in registers.
+  __device__ static QkvAFinalizeParams params(const MegaContext& c) {
+    const auto& spec = c.spec<ops::QkvASpec>();
+    QkvAFinalizeParams p;
+    p.partial = c.operand<const float>(ops::kQkvAPartial);
+    p.q_norm = c.operand<const uint4>(ops::kQkvAQNorm);
+    p.kv_norm = c.operand<const uint4>(ops::kQkvAKvNorm);
+    p.positions = c.operand<const int32_t>(ops::kQkvAPositions);
+    p.cos_sin = c.operand<const float>(ops::kQkvACosSin);
+    p.slot_mapping = c.operand<const int32_t>(ops::kQkvASlotMapping);
+    p.cache = c.operand<uint8_t>(ops::kQkvACache);
+    p.q = c.operand<uint2>(ops::kQkvAQ);
+    p.q_scale = c.operand<float>(ops::kQkvAQScale);
+    p.kv = c.operand<uint16_t>(ops::kQkvAKv);
+    p.m = c.payload()[1];
+    p.splits = spec.gemm.splits;
+    p.n_q = spec.gemm.segment_rows[0];
+    p.kv_lora = spec.kv_lora;
+    p.rope = spec.rope;
+    p.eps = spec.eps;
+    p.pow2_scale = spec.pow2_scale;
+    p.mla_pow2_scale = spec.mla_pow2_scale;
+    return p;
+  }
+  __device__ __forceinline__ static void finalize_part(MegaContext& c, bool is_kv) {
+    const uint32_t row = c.payload()[0];
+    const auto part = QkvAFinalizePart::fetch(params(c), row, is_kv, threadIdx.x);
+    c.wait_inputs_ready();
+    float v[8] = {};
+    part.template load<kMaxSplits>(params(c), row, v);
+    const float sum = mega_sum<kMegaConsumerWarps>(c, part.sum_squares(v));
+    part.store(params(c), row, v, sum);
+  }
+};
+
+}  // namespace megartp::device
