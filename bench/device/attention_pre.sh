@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Checks and times attention-pre on this machine's GPU; builds nothing. A few minutes.
 #
-#   bench/device/attention_pre.sh MEGARTP [OUT] [REPLAYS]
+#   bench/device/attention_pre.sh MEGARTP [OUT] [REPLAYS] [CONFORMANCE_TEST]
 #
 # MEGARTP is the tool, OUT a folder for results (default: ./device-results), REPLAYS the number of replays that are compared bit for bit
-# (default 10000). Every step's output goes to a file in OUT and to stdout. Exit status 1 when a step failed.
+# (default 10000), CONFORMANCE_TEST conformance_device_test, which runs the fixtures of tests/golden on the GPU (from the repository's root).
+# Every step's output goes to a file in OUT and to stdout. Exit status 1 when a step failed.
 set -uo pipefail
 
-if [[ $# -lt 1 || $# -gt 3 ]]; then
-  sed -n '2,8s/^# \{0,1\}//p' "$0" >&2
+if [[ $# -lt 1 || $# -gt 4 ]]; then
+  sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
   exit 2
 fi
 megartp=$1
 out=${2:-device-results}
 replays=${3:-10000}
+conformance=${4:-}
+here=$(dirname "$0")
 model=glm52-attention-pre
 mkdir -p "$out" || exit 5
 failed=()
@@ -36,6 +39,12 @@ step doctor "$megartp" doctor
 for backend in serial pdl dag cmp; do
   step "check_$backend" "$megartp" run "$model" --backend "$backend" --check
 done
+# A process a fixture: a fault in one leaves the others their context.
+if [[ -n $conformance ]]; then
+  for fixture in tiny_a ragged deepseek_v32 hadamard_pow2 shared_layer; do
+    step "fixture_$fixture" "$conformance" --gtest_filter="*FixtureOnDevice.EveryBackend*/$fixture"
+  done
+fi
 # Ragged and small batches, one request and several.
 for sizes in '1 1 1' '3 200 1' '5 70 3' '33 2049 3' '64 8192 2' '256 8192 4'; do
   read -r m kv requests <<< "$sizes"
@@ -45,10 +54,10 @@ step replays "$megartp" run "$model" --backend cmp --replays "$replays" --no-pro
 step replays_fuzz "$megartp" run "$model" --backend cmp --fuzz --replays "$((replays / 10))" --no-progress
 step replays_m33 "$megartp" run "$model" --backend cmp --m 33 --kv 2049 --requests 3 --replays "$((replays / 10))" --no-progress
 if command -v compute-sanitizer > /dev/null; then
-  for tool in memcheck racecheck; do
-    step "sanitizer_$tool" compute-sanitizer --tool "$tool" --error-exitcode 1 "$megartp" run "$model" --backend cmp --m 3 --kv 200 \
-      --requests 1
-  done
+  # Op by op, and without the reports that the tool makes of a CTA's copies to itself.
+  step sanitizer_memcheck python3 "$here/memcheck.py" "$megartp" --out "$out"
+  step sanitizer_racecheck compute-sanitizer --tool racecheck --error-exitcode 1 "$megartp" run "$model" --backend cmp --m 3 --kv 200 \
+    --requests 1
 fi
 
 # --- how fast?
@@ -58,6 +67,9 @@ step bench_sweep "$megartp" bench "$model" --m 1,4,16,64,128,256 --kv 2048,8192,
 step bench_long "$megartp" bench "$model" --m 1,16,256 --kv 131072 --repeat 50 --copies 3 --no-same
 step bench_ablation "$megartp" bench "$model" --ablation --repeat 300
 step bench_growing "$megartp" bench "$model" --growing --backends serial,cmp --repeat 200 --no-same
+if python3 -c 'import torch' 2> /dev/null; then
+  step bench_gemm_alone python3 "$here/gemm_alone.py" "$megartp" --repeat 300
+fi
 step bench_pdl "$megartp" bench "$model" --pdl-case 1 --pdl-case 2 --repeat 200 --no-same
 step bench_tune "$megartp" bench "$model" --tune-edges --repeat 200 --no-progress
 

@@ -11,7 +11,7 @@
 namespace megartp {
 namespace {
 
-constexpr std::array<EnvVar, 5> kVars{{
+constexpr std::array<EnvVar, 6> kVars{{
     {"MEGARTP_CACHE_DIR", EnvType::kPath, "$XDG_CACHE_HOME/megartp or ~/.cache/megartp",
      "folder for synthetic checkpoints and compiled code"},
     {"MEGARTP_TIMEOUT_MS", EnvType::kMilliseconds, "10000",
@@ -21,6 +21,8 @@ constexpr std::array<EnvVar, 5> kVars{{
     {"MEGARTP_BACKEND", EnvType::kName, "cpu-threads", "backend of `megartp run` when --backend is not given"},
     {"MEGARTP_NVRTC", EnvType::kPath, "looked for in the usual places",
      "the NVRTC library (libnvrtc.so.13 or .12) that compiles GPU kernels, or its folder"},
+    {"MEGARTP_CUPTI", EnvType::kPath, "looked for in the usual places",
+     "the CUPTI library (libcupti.so.13 or .12) that times kernels for `megartp bench`, or its folder"},
 }};
 constexpr int64_t kMaxTimeoutMs = 24LL * 3600 * 1000;
 
@@ -34,6 +36,12 @@ std::optional<std::string> value_of(const char* name) {
 tl::unexpected<Error> bad_value(std::string_view name, std::string_view value, std::string_view expected) {
   return make_error(ErrorCode::kInvalidArgument,
                     fmt::format("environment variable {} is '{}', expected {}", name, value, expected));
+}
+
+Result<std::optional<std::string>> absolute_path(const char* name) {
+  auto text = value_of(name);
+  if (text && text->front() != '/') return bad_value(name, *text, "an absolute path");
+  return text;
 }
 
 }  // namespace
@@ -92,11 +100,8 @@ Result<std::string> env_backend() {
   return *text;
 }
 
-Result<std::optional<std::string>> env_nvrtc() {
-  auto text = value_of("MEGARTP_NVRTC");
-  if (text && text->front() != '/') return bad_value("MEGARTP_NVRTC", *text, "an absolute path");
-  return text;
-}
+Result<std::optional<std::string>> env_nvrtc() { return absolute_path("MEGARTP_NVRTC"); }
+Result<std::optional<std::string>> env_cupti() { return absolute_path("MEGARTP_CUPTI"); }
 
 Status check_env() {
   MEGARTP_TRY(env_cache_dir());
@@ -104,6 +109,7 @@ Status check_env() {
   MEGARTP_TRY(env_poison());
   MEGARTP_TRY(env_backend());
   MEGARTP_TRY(env_nvrtc());
+  MEGARTP_TRY(env_cupti());
   return {};
 }
 

@@ -40,6 +40,8 @@ Result<std::string> env_backend();
 // MEGARTP_NVRTC: the NVRTC library or the folder that holds it; nothing when it is to be looked for. Whether it is
 // there is not checked here.
 Result<std::optional<std::string>> env_nvrtc();
+// MEGARTP_CUPTI: likewise, the CUPTI library.
+Result<std::optional<std::string>> env_cupti();
 
 // Checks the values of all variables: the first bad one is the error.
 Status check_env();

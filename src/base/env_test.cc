@@ -60,7 +60,7 @@ TEST_F(EnvTest, RegistryIsComplete) {
     names.insert(v.name);
   }
   EXPECT_EQ(names, (std::set<std::string_view>{"MEGARTP_CACHE_DIR", "MEGARTP_TIMEOUT_MS", "MEGARTP_POISON",
-                                               "MEGARTP_BACKEND", "MEGARTP_NVRTC"}));
+                                               "MEGARTP_BACKEND", "MEGARTP_NVRTC", "MEGARTP_CUPTI"}));
 }
 
 TEST_F(EnvTest, Defaults) {
@@ -130,6 +130,15 @@ TEST_F(EnvTest, Nvrtc) {
   EXPECT_EQ(env_nvrtc().value(), "/opt/cuda/lib64");
   set("MEGARTP_NVRTC", "lib64");
   expect_bad(env_nvrtc(), "MEGARTP_NVRTC", "lib64");
+}
+
+TEST_F(EnvTest, Cupti) {
+  set("HOME", "/");
+  EXPECT_EQ(env_cupti().value(), std::nullopt);
+  set("MEGARTP_CUPTI", "/opt/cuda/extras/CUPTI/lib64");
+  EXPECT_EQ(env_cupti().value(), "/opt/cuda/extras/CUPTI/lib64");
+  set("MEGARTP_CUPTI", "lib64");
+  expect_bad(env_cupti(), "MEGARTP_CUPTI", "lib64");
 }
 
 }  // namespace

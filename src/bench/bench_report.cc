@@ -38,12 +38,23 @@ std::string quoted(const std::string& field) {
 
 std::string head(const BenchReport& r) {
   return fmt::format(
-      "{} on {} (driver {}), us by events around one graph launch behind a delay kernel\n"
-      "weights rotate over {} copies of {:.1f} MB, L2 {:.1f} MB; two event records alone {:.2f} us, empty kernel "
-      "{:.2f} us; both are in "
-      "every figure\n",
-      r.model, r.device, r.driver, r.num_copies, static_cast<double>(r.weight_bytes) / 1e6,
-      static_cast<double>(r.l2_bytes) / 1e6, r.offset.median, r.empty.median);
+             "{} on {} (driver {}), us by events around one graph launch behind a delay kernel\n"
+             "weights rotate over {} copies of {:.1f} MB, L2 {:.1f} MB; two event records alone {:.2f} us, empty "
+             "kernel "
+             "{:.2f} us; both are in "
+             "every figure\n",
+             r.model, r.device, r.driver, r.num_copies, static_cast<double>(r.weight_bytes) / 1e6,
+             static_cast<double>(r.l2_bytes) / 1e6, r.offset.median, r.empty.median) +
+         (r.span_note.empty() ? "" : fmt::format("GPU span n/a: {}\n", r.span_note));
+}
+
+void add_cells(Cells& line, const std::optional<Summary>& s, std::initializer_list<double Summary::*> members) {
+  for (double Summary::* member : members) line.push_back(s ? fixed((*s).*member, 2) : "-");
+}
+
+// Four fields and a comma behind each.
+std::string csv_fields(const std::optional<Summary>& s) {
+  return s ? fmt::format("{:.3f},{:.3f},{:.3f},{},", s->median, s->p5, s->p95, s->n) : ",,,,";
 }
 
 nlohmann::ordered_json summary_json(const Summary& s) {
@@ -68,6 +79,7 @@ void add_differences(const std::vector<BenchCase>& cases, std::vector<BenchRow>&
 std::string to_table(const BenchReport& report) {
   const auto any = [&](auto has) { return std::ranges::any_of(report.rows, has); };
   const bool with_same = any([](const BenchRow& r) { return r.same.has_value(); });
+  const bool with_span = any([](const BenchRow& r) { return r.span.has_value(); });
   const bool with_added = any([](const BenchRow& r) { return r.added_us.has_value(); });
   const bool with_share = any([](const BenchRow& r) { return r.share_of_read().has_value(); });
   std::string out = head(report);
@@ -75,6 +87,7 @@ std::string to_table(const BenchReport& report) {
     const std::string& group = report.rows[i].group;
     Cells header{group, "kernels", "MB", "cold", "p5", "p95", "n"};
     if (with_same) header.insert(header.end(), {"same", "p5", "p95"});
+    if (with_span) header.insert(header.end(), {"span", "p5", "p95", "traced"});
     header.emplace_back("GB/s");
     if (with_share) header.emplace_back("of read");
     if (with_added) header.emplace_back("added");
@@ -88,9 +101,10 @@ std::string to_table(const BenchReport& report) {
                  fixed(r.cold.p5, 2),
                  fixed(r.cold.p95, 2),
                  std::to_string(r.cold.n)};
-      if (with_same) {
-        const Summary s = r.same.value_or(Summary{});
-        for (const double v : {s.median, s.p5, s.p95}) line.push_back(r.same ? fixed(v, 2) : "-");
+      if (with_same) add_cells(line, r.same, {&Summary::median, &Summary::p5, &Summary::p95});
+      if (with_span) {
+        add_cells(line, r.span, {&Summary::median, &Summary::p5, &Summary::p95});
+        add_cells(line, r.traced, {&Summary::median});
       }
       line.push_back(fixed(r.gb_per_s(), 0));
       if (with_share) line.push_back(r.share_of_read() ? fmt::format("{:.0f}%", *r.share_of_read() * 100) : "-");
@@ -105,13 +119,13 @@ std::string to_table(const BenchReport& report) {
 std::string to_csv(const BenchReport& report) {
   std::string out =
       "group,name,m,kv,requests,kernels,bytes,cold_median_us,cold_p5_us,cold_p95_us,cold_n,same_median_us,same_p5_us,"
-      "same_p95_us,same_n,gb_per_s,share_of_read,added_us\n";
+      "same_p95_us,same_n,span_median_us,span_p5_us,span_p95_us,span_n,traced_median_us,gb_per_s,share_of_read,added_"
+      "us\n";
   for (const BenchRow& r : report.rows) {
     out += fmt::format("{},{},{},{},{},{},{},{:.3f},{:.3f},{:.3f},{},", quoted(r.group), quoted(r.name), r.batch.m,
                        r.batch.kv, r.batch.requests, r.num_kernels, r.num_bytes, r.cold.median, r.cold.p5, r.cold.p95,
                        r.cold.n);
-    out += r.same ? fmt::format("{:.3f},{:.3f},{:.3f},{},", r.same->median, r.same->p5, r.same->p95, r.same->n)
-                  : std::string(",,,,");
+    out += csv_fields(r.same) + csv_fields(r.span) + (r.traced ? fixed(r.traced->median, 3) : "") + ",";
     out += fmt::format("{:.1f},{},{}\n", r.gb_per_s(), r.share_of_read() ? fixed(*r.share_of_read(), 4) : "",
                        r.added_us ? fixed(*r.added_us, 3) : "");
   }
@@ -127,6 +141,7 @@ std::string to_json(const BenchReport& report) {
                            {"weight_bytes", report.weight_bytes},
                            {"offset_us", summary_json(report.offset)},
                            {"empty_us", summary_json(report.empty)}};
+  if (!report.span_note.empty()) j["span_note"] = report.span_note;
   j["rows"] = nlohmann::ordered_json::array();
   for (const BenchRow& r : report.rows) {
     nlohmann::ordered_json row{{"group", r.group},
@@ -138,6 +153,8 @@ std::string to_json(const BenchReport& report) {
                                {"bytes", r.num_bytes},
                                {"cold_us", summary_json(r.cold)}};
     if (r.same) row["same_us"] = summary_json(*r.same);
+    if (r.span) row["span_us"] = summary_json(*r.span);
+    if (r.traced) row["traced_us"] = summary_json(*r.traced);
     row["gb_per_s"] = r.gb_per_s();
     if (r.read_us > 0) row["read_us"] = r.read_us;
     if (r.share_of_read()) row["share_of_read"] = *r.share_of_read();

@@ -20,6 +20,9 @@ struct BenchRow {
   std::optional<Summary> same;     // us, the same weights each time
   std::optional<double> added_us;  // cumulative rows: beyond the row before
   double read_us = 0;  // median of one kernel that only reads so many bytes, same protocol; 0 = not measured
+  // us on the device, from the first kernel's start to the last one's end, weights rotating; and the cold time of the
+  // same samples, which shows how much tracing costs.
+  std::optional<Summary> span = {}, traced = {};
 
   double gb_per_s() const { return bench::gb_per_s(static_cast<double>(num_bytes), cold.median); }
   // How near the plan comes to only reading its bytes: read_us over the median.
@@ -32,6 +35,7 @@ struct BenchReport {
   uint64_t l2_bytes = 0, weight_bytes = 0;  // of one copy
   Summary offset;                           // two event records with nothing between: contained in every figure
   Summary empty;                            // a graph of one empty kernel
+  std::string span_note;                    // why there are no spans, when they were asked for
   std::vector<BenchRow> rows;
 };
 

@@ -53,7 +53,7 @@ TEST(BenchReport, CsvHasAsManyFieldsInEveryLine) {
         std::count(csv.begin() + static_cast<ptrdiff_t>(begin), csv.begin() + static_cast<ptrdiff_t>(end), ',')));
     begin = end + 1;
   }
-  EXPECT_THAT(commas, testing::ElementsAre(17, 17, 17));
+  EXPECT_THAT(commas, testing::ElementsAre(22, 22, 22));
   r.rows[0].name = "linear, \"full\"";
   EXPECT_THAT(to_csv(r), HasSubstr("\"linear, \"\"full\"\"\""));
 }
@@ -66,6 +66,25 @@ TEST(BenchReport, JsonKeepsEveryFigure) {
   EXPECT_EQ(j["rows"][1]["same_us"]["median"], 22.1);
   EXPECT_NEAR(j["rows"][1]["share_of_read"].get<double>(), 19.8 / 22.2, 1e-12);
   EXPECT_EQ(j["offset_us"]["median"], 1.28);
+}
+
+TEST(BenchReport, SpansHaveColumnsWhereThereAreSome) {
+  BenchReport r = example();
+  EXPECT_THAT(to_table(r), Not(HasSubstr("span")));
+  r.span_note = "CUPTI is not there";
+  EXPECT_THAT(to_table(r), HasSubstr("\nGPU span n/a: CUPTI is not there\n"));
+  EXPECT_EQ(nlohmann::json::parse(to_json(r))["span_note"], "CUPTI is not there");
+  r.span_note.clear();
+  r.rows[1].span = summarize({20.5, 20.7, 20.9});
+  r.rows[1].traced = summarize({23.1});
+  const std::string text = to_table(r);
+  EXPECT_THAT(text, HasSubstr(" span     p5    p95  traced"));
+  EXPECT_THAT(text, HasSubstr("20.70  20.52  20.88   23.10"));
+  EXPECT_THAT(to_csv(r), HasSubstr(",20.700,20.520,20.880,3,23.100,"));
+  const auto j = nlohmann::json::parse(to_json(r));
+  EXPECT_EQ(j["rows"][1]["span_us"]["median"], 20.7);
+  EXPECT_EQ(j["rows"][1]["traced_us"]["median"], 23.1);
+  EXPECT_FALSE(j["rows"][0].contains("span_us"));
 }
 
 TEST(BenchReport, CumulativeRowsSayWhatTheyAdd) {

@@ -1,5 +1,7 @@
 #include "bench/cuda_timer.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "backends/cuda_graph/cuda_graph_executable.h"
@@ -150,6 +152,43 @@ Result<BenchRow> CudaTimer::time(const BenchCase& c) {
   auto row = prepared ? time_prepared(c, *prepared) : Result<BenchRow>(tl::unexpected(prepared.error()));
   if (!row) return tl::unexpected(std::move(row).error().with("case", fmt::format("{}, {}", c.group, c.name)));
   return row;
+}
+
+Status CudaTimer::add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::ActivitySource source, BenchRow& row) {
+  const cuda::Context::Scope scope(*context_);
+  const auto trace = MEGARTP_TRY(cuda::ActivityTrace::start(api, source));
+  const Prepared p = MEGARTP_TRY(prepare(c));
+  const std::vector<double> us = MEGARTP_TRY(time_cold(p));
+  MEGARTP_TRY(check_runs(p));
+  const std::vector<cuda::LaunchSpan> spans = MEGARTP_TRY(trace->finish());
+  const auto is_whole = [&](const cuda::LaunchSpan& s) {
+    return source == cuda::ActivitySource::kGraphs || s.num_kernels == p.num_kernels;
+  };
+  const size_t num_launches = timer_options_.num_warm_up + us.size();
+  if (spans.size() != num_launches || !std::ranges::all_of(spans, is_whole))
+    return make_error(
+        ErrorCode::kDeviceError,
+        fmt::format("CUPTI has records of {} launches of {} kernels at first, where {} launches of {} were "
+                    "made",
+                    spans.size(), spans.empty() ? 0 : spans[0].num_kernels, num_launches, p.num_kernels));
+  std::vector<double> span_us;
+  for (const cuda::LaunchSpan& s : std::span(spans).subspan(timer_options_.num_warm_up)) span_us.push_back(s.us());
+  row.span = summarize(std::move(span_us));
+  row.traced = summarize(us);
+  return {};
+}
+
+Status CudaTimer::add_spans(const std::vector<BenchCase>& cases, cuda::ActivitySource source,
+                            std::vector<BenchRow>& rows) {
+  const cuda::CuptiApi* api = timer_options_.cupti;
+  if (api == nullptr) api = MEGARTP_TRY(cuda::cupti());
+  for (size_t i = 0; i < std::min(cases.size(), rows.size()); ++i) {
+    Status added = add_span(*api, cases[i], source, rows[i]);
+    if (!added)
+      return tl::unexpected(
+          std::move(added).error().with("case", fmt::format("{}, {}", cases[i].group, cases[i].name)));
+  }
+  return {};
 }
 
 Result<double> CudaTimer::quick_us(const BenchCase& c) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 
+#include "backends/cuda_common/cupti.h"
 #include "bench/bench_report.h"
 #include "bench/cuda_frame.h"
 #include "bench/weight_copies.h"
@@ -17,9 +18,10 @@ struct CudaTimerOptions {
   uint32_t num_copies = 8;  // of weights and caches
   size_t num_samples = 200;
   size_t num_warm_up = 20;
-  bool with_same = true;  // also with one copy all the time
-  bool with_read = true;  // also a kernel that reads as many bytes
-  uint64_t seed = 1;      // of the inputs
+  bool with_same = true;                  // also with one copy all the time
+  bool with_read = true;                  // also a kernel that reads as many bytes
+  uint64_t seed = 1;                      // of the inputs
+  const cuda::CuptiApi* cupti = nullptr;  // of add_spans; null: cuda::cupti()
   codegen::CompileOptions compile;
   bool is_cooperative = true;  // launches of the persistent kernel
 };
@@ -40,6 +42,10 @@ class CudaTimer {
   Result<LaunchPlan> plan(const BenchCase& c) const;
   // Median of the cold times only.
   Result<double> quick_us(const BenchCase& c);
+  // Fills `span` and `traced` of the rows, which are those of the cases: each case is prepared anew while CUPTI
+  // records. Call it last: a process that has traced once is not as it was. kUnsupported without CUPTI; rows that it
+  // could not time stay without a span.
+  Status add_spans(const std::vector<BenchCase>& cases, cuda::ActivitySource source, std::vector<BenchRow>& rows);
   // Device, frame and offsets; rows stay as they are.
   Status fill_head(BenchReport& report);
 
@@ -53,6 +59,7 @@ class CudaTimer {
   Result<MakeExecutable> graph_maker(const LaunchPlan& plan) const;
   Result<MakeExecutable> mega_maker(const BenchCase& c) const;
   Result<std::vector<double>> time_cold(const Prepared& p);
+  Status add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::ActivitySource source, BenchRow& row);
   Status check_runs(const Prepared& p) const;
   Result<BenchRow> time_prepared(const BenchCase& c, const Prepared& p);
 

@@ -13,6 +13,7 @@
 #include "bench/edge_tuning.h"
 #include "bench/replay_check.h"
 #include "launch/fake_families.h"
+#include "support/fake_cupti.h"
 #include "support/fake_driver.h"
 #include "support/layer_configs.h"
 
@@ -61,8 +62,9 @@ class CudaTimerTest : public testing::Test {
     return true;
   }
 
-  std::unique_ptr<CudaTimer> make_timer() {
+  std::unique_ptr<CudaTimer> make_timer(const cuda::CuptiApi* cupti = nullptr) {
     CudaTimerOptions options;
+    options.cupti = cupti;
     options.num_copies = 3;
     options.num_samples = 7;
     options.num_warm_up = 2;
@@ -110,6 +112,37 @@ TEST_F(CudaTimerTest, TimesEveryBackendAndReleasesEverything) {
   }
   context_.reset();
   EXPECT_EQ(fake_.num_alive(), 0U);
+}
+
+// Kernel k of a launch starts 100 ns after the one before it and takes 250 ns.
+TEST_F(CudaTimerTest, SpansAreThoseOfEveryLaunchButTheWarmUp) {
+  megartp::test::FakeCupti cupti;
+  const auto timer = make_timer(&cupti.api());
+  ASSERT_NE(timer, nullptr);
+  const Batch batches[] = {{3, 70, 1}};
+  const std::vector<BenchCase> cases = backend_cases(kModes, batches, base_);
+  std::vector<BenchRow> rows(cases.size());
+  uint64_t start = 1000;
+  size_t num_lost = 0;
+  cupti.on_enable = [&] { fake_.launches.clear(); };
+  cupti.on_flush = [&] {
+    for (size_t i = num_lost; i < fake_.launches.size(); ++i, start += 5000)
+      for (size_t k = 0; k < fake_.launches[i]->graph->nodes.size(); ++k)
+        cupti.add_kernel(static_cast<uint32_t>(start), 1, start + 100 * k, start + 100 * k + 250);
+  };
+  const Status added = timer->add_spans(cases, cuda::ActivitySource::kKernels, rows);
+  ASSERT_TRUE(added) << added.error().to_string();
+  for (const BenchRow& row : rows) {
+    ASSERT_TRUE(row.span);
+    EXPECT_EQ(row.span->n, 7U);
+    EXPECT_DOUBLE_EQ(row.span->median, 1.05);
+    EXPECT_EQ(row.traced->n, 7U);
+  }
+  num_lost = 1;
+  const Status lost = timer->add_spans(cases, cuda::ActivitySource::kKernels, rows);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ErrorCode::kDeviceError);
+  EXPECT_NE(lost.error().message.find("8 launches"), std::string::npos) << lost.error().message;
 }
 
 TEST_F(CudaTimerTest, PartsOfTheGraphAndSingleEdges) {

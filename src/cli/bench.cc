@@ -23,7 +23,7 @@ struct BenchArgs {
   std::vector<std::string> backends{"serial", "pdl", "dag", "cmp"};
   std::vector<int64_t> m{16}, kv{8192};
   int64_t requests = 0;
-  std::string weights, format = "table", output;
+  std::string weights, format = "table", output, span = "kernels";
   std::string packer = "critical-path", events = "exact";
   uint32_t workers = 0;
   uint32_t copies = 8;
@@ -179,6 +179,15 @@ Result<std::vector<bench::BenchRow>> time_all(const BenchArgs& a, bench::CudaTim
   return rows;
 }
 
+// A machine without CUPTI has its other figures.
+void add_spans(const BenchArgs& a, bench::CudaTimer& timer, const std::vector<bench::BenchCase>& cases,
+               bench::BenchReport& report) {
+  if (a.span == "none" || cases.empty()) return;
+  const auto source = a.span == "graphs" ? cuda::ActivitySource::kGraphs : cuda::ActivitySource::kKernels;
+  const Status added = timer.add_spans(cases, source, report.rows);
+  if (!added) report.span_note = added.error().to_string();
+}
+
 int run_bench(const BenchArgs& a) {
   const auto timer = value_or_exit(make_timer(a), a.common, "bench");
   std::vector<bench::BenchCase> list = cases(a, *timer);
@@ -191,6 +200,7 @@ int run_bench(const BenchArgs& a) {
     tuning = std::move(tuned.result);
   }
   value_or_exit(timer->fill_head(report), a.common, "bench");
+  add_spans(a, *timer, list, report);
   const std::string format = a.common.json ? "json" : a.format;
   if (format == "json") {
     Json j = Json::parse(to_json(report));
@@ -248,6 +258,11 @@ Command add_bench_command(CLI::App& root) {
       ->check(CLI::Range(1U, 256U))
       ->capture_default_str();
   app->add_flag("--no-same", a.no_same, "Cold times only");
+  app->add_option("--span", a.span,
+                  "GPU span by CUPTI: from the first kernel's start to the last one's end (kernels), as graph launches "
+                  "are recorded (graphs), or none")
+      ->check(CLI::IsMember({"kernels", "graphs", "none"}))
+      ->capture_default_str();
   app->add_flag("--no-read", a.no_read, "Do not time a kernel that only reads as many bytes");
   add_experiments(*app, a);
   app->add_option("--format", a.format, "Text form")

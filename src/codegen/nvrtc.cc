@@ -1,7 +1,6 @@
 #include "codegen/nvrtc.h"
 
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 
@@ -9,6 +8,7 @@
 
 #include "base/dynamic_library.h"
 #include "base/env.h"
+#include "base/toolkit_files.h"
 
 namespace megartp::codegen {
 namespace {
@@ -90,80 +90,16 @@ std::string program_log(const NvrtcApi& api, Program program) {
 
 // --- where the library is
 
-void add_if_there(std::vector<fs::path>& found, const fs::path& path) {
-  std::error_code ignored;
-  if (fs::is_regular_file(path, ignored)) found.push_back(path);
-}
-
-void look_in(std::vector<fs::path>& found, const fs::path& folder) {
-  for (const std::string_view name : kLibraryNames) add_if_there(found, folder / name);
-}
-
-// site-packages/nvidia/cu13/lib, site-packages/nvidia/cuda_nvrtc/lib, ...
-void look_in_python(std::vector<fs::path>& found, const fs::path& prefix) {
-  std::error_code error;
-  for (const auto& python : fs::directory_iterator(prefix / "lib", error)) {
-    if (!python.path().filename().string().starts_with("python3")) continue;
-    for (const std::string_view packages : {"site-packages", "dist-packages"}) {
-      std::error_code inner;
-      for (const auto& package : fs::directory_iterator(python.path() / packages / "nvidia", inner))
-        look_in(found, package.path() / "lib");
-    }
-  }
-}
-
-std::string_view variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::string_view{} : std::string_view(value);
-}
-
-// The folder above the bin that holds python3, following links and shims no further than the file system does.
-std::vector<fs::path> python_prefixes() {
-  std::vector<fs::path> prefixes;
-  for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"})
-    if (!variable(name).empty()) prefixes.emplace_back(variable(name));
-  std::string_view rest = variable("PATH");
-  while (!rest.empty()) {
-    const size_t end = rest.find(':');
-    const fs::path program = fs::path(rest.substr(0, end)) / "python3";
-    std::error_code error;
-    if (fs::exists(program, error)) {
-      prefixes.push_back(program.parent_path().parent_path());
-      const fs::path real = fs::canonical(program, error);
-      if (!error) prefixes.push_back(real.parent_path().parent_path());
-    }
-    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-  }
-  prefixes.emplace_back("/usr/local");
-  return prefixes;
-}
-
-void look_in_library_path(std::vector<fs::path>& found) {
-  std::string_view rest = variable("LD_LIBRARY_PATH");
-  while (!rest.empty()) {
-    const size_t end = rest.find(':');
-    if (end != 0) look_in(found, fs::path(rest.substr(0, end)));
-    rest = end == std::string_view::npos ? std::string_view{} : rest.substr(end + 1);
-  }
-  for (const std::string_view folder : {"/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"})
-    look_in(found, folder);
-}
-
 Result<Nvrtc> look_for_library() {
   std::vector<fs::path> found;
   if (const auto named = MEGARTP_TRY(env_nvrtc())) {
-    add_if_there(found, *named);
-    look_in(found, *named);
+    found = toolkit_files_at(*named, kLibraryNames);
     if (found.empty())
       return make_error(ErrorCode::kUnsupported,
                         fmt::format("environment variable MEGARTP_NVRTC is '{}', where there is no {}", *named,
                                     kLibraryNames.front()));
   } else {
-    look_in_library_path(found);
-    for (const char* name : {"CUDA_HOME", "CUDA_PATH"})
-      if (!variable(name).empty()) look_in(found, fs::path(variable(name)) / "lib64");
-    look_in(found, "/usr/local/cuda/lib64");
-    for (const fs::path& prefix : python_prefixes()) look_in_python(found, prefix);
+    found = find_toolkit_files(kLibraryNames);
   }
   if (found.empty())
     return make_error(ErrorCode::kUnsupported,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <utility>
@@ -149,7 +150,10 @@ Result<const void*> intermediate(const Executable& executable, std::string_view 
 
 }  // namespace
 
-std::string golden_path(std::string_view file) { return fmt::format("{}/tests/golden/{}", MEGARTP_SOURCE_DIR, file); }
+std::string golden_path(std::string_view file) {
+  const std::string source = fmt::format("{}/tests/golden/{}", MEGARTP_SOURCE_DIR, file);
+  return std::filesystem::exists(source) ? source : fmt::format("tests/golden/{}", file);
+}
 
 std::vector<double> Outcome::doubles() const { return to_doubles(dtype, bytes.data(), count_of(dims)); }
 
@@ -246,6 +250,56 @@ double diff(const Fixture& fixture, std::string_view name, const Outcome& actual
     leading.insert(leading.end(), have.begin() + static_cast<ptrdiff_t>(row * stride),
                    have.begin() + static_cast<ptrdiff_t>(row * stride + width));
   return calc_diff(leading, want);
+}
+
+std::vector<Difference> expected_differences(const Fixture& fixture, const Outcomes& outcomes, double limit) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  std::vector<Difference> all;
+  for (const TensorView& expected : fixture.expect.tensors()) {
+    const auto actual = outcomes.find(expected.name);
+    const double measured =
+        actual == outcomes.end() ? kInfinity : diff(fixture, expected.name, actual->second, expected);
+    all.push_back({expected.name, measured, expected.name == "residual" ? 0.0 : limit});
+  }
+  if (!fixture.has_indexer) return all;
+  const Outcome& logits = outcomes.at("logits");
+  const std::vector<double> values = logits.doubles();
+  const auto width = static_cast<size_t>(logits.dims[1]);
+  const int32_t* lengths = fixture.inputs.tensors.at("context_lens").as<int32_t>();
+  double visibility = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool is_visible = i % width < static_cast<size_t>(lengths[i / width]);
+    if (is_visible ? !std::isfinite(values[i]) : values[i] != -kInfinity) visibility = kInfinity;
+  }
+  all.push_back({"logits' visibility", visibility, 0.0});
+  return all;
+}
+
+Result<std::vector<Difference>> golden_differences(const Fixture& fixture, const Outcomes& outcomes) {
+  const SafetensorsFile golden = MEGARTP_TRY(SafetensorsFile::open(golden_path("tiny_a_io.safetensors")));
+  const glm52::Config& c = fixture.config;
+  const std::vector<double> q_out = outcomes.at("q_out").doubles();
+  const auto width = static_cast<size_t>(c.kv_lora_rank + c.qk_rope_head_dim);
+  const auto latent = static_cast<size_t>(c.kv_lora_rank);
+  constexpr std::pair<const char*, double> kLimits[] = {{"residual", 0}, {"gate", 1e-3},    {"kv_latent", 1e-3},
+                                                        {"k_pe", 1e-3},  {"index_k", 1e-3}, {"index_q", 1e-3},
+                                                        {"q_lat", 2e-3}, {"q_pe", 2e-3},    {"logits", 5e-3}};
+  std::vector<Difference> all;
+  for (const auto& [name, limit] : kLimits) {
+    const TensorView* expected = golden.find(fmt::format("expect.{}", name));
+    if (expected == nullptr) return make_error(ErrorCode::kNotFound, fmt::format("no golden tensor '{}'", name));
+    if (!std::string_view(name).starts_with("q_")) {
+      all.push_back({name, diff(fixture, name, outcomes.at(name), *expected), limit});
+      continue;
+    }
+    // q_lat and q_pe are parts of q_out.
+    const bool is_latent = std::string_view(name) == "q_lat";
+    std::vector<double> part;
+    for (size_t i = 0; i < q_out.size(); ++i)
+      if ((i % width < latent) == is_latent) part.push_back(q_out[i]);
+    all.push_back({name, calc_diff(part, to_doubles(expected->dtype, expected->data, part.size())), limit});
+  }
+  return all;
 }
 
 }  // namespace megartp::test

@@ -39,7 +39,8 @@ struct Fixture {
 // Names in the order of the file.
 Result<std::vector<std::string>> fixture_names();
 Result<std::shared_ptr<const Fixture>> load_fixture(std::string_view name);
-std::string golden_path(std::string_view file);  // of tests/golden
+// Of tests/golden: where the source was, or else below the working directory, for binaries that were built elsewhere.
+std::string golden_path(std::string_view file);
 
 // A tensor by name: dims and bytes.
 struct Outcome {
@@ -59,5 +60,16 @@ Result<Outcomes> run_fixture(const Fixture& fixture, Executable& executable);
 // be caches: their records at the new tokens' slots are decoded and compared; scales must agree to a BF16 rounding and
 // all other bytes must be equal (else infinity).
 double diff(const Fixture& fixture, std::string_view name, const Outcome& actual, const TensorView& expected);
+
+// How far a tensor is from what is expected of it, and how far it may be.
+struct Difference {
+  std::string tensor;
+  double measured = 0, limit = 0;
+};
+// Of every expected tensor; `residual` must be equal, others within `limit`. A tensor that is missing, or logits that
+// are finite where nothing is visible or the other way round, are infinitely far.
+std::vector<Difference> expected_differences(const Fixture& fixture, const Outcomes& outcomes, double limit);
+// Of tiny_a from transformers' values, with the limits of tests/golden/README.md.
+Result<std::vector<Difference>> golden_differences(const Fixture& fixture, const Outcomes& outcomes);
 
 }  // namespace megartp::test

@@ -2,7 +2,6 @@
 // worker counts.
 #include "conformance/fixture.h"
 
-#include <cmath>
 #include <memory>
 #include <optional>
 #include <string>
@@ -58,28 +57,14 @@ Result<Outcomes> run_reference(const Fixture& fixture) {
   return run_fixture(fixture, *executable);
 }
 
+void expect_within(const std::vector<Difference>& differences) {
+  for (const Difference& d : differences) {
+    testing::Test::RecordProperty(d.tensor, fmt::format("{:.1e}", d.measured));
+    EXPECT_LE(d.measured, d.limit) << d.tensor;
+  }
+}
 void expect_outputs(const Fixture& fixture, const Outcomes& outcomes) {
-  for (const TensorView& expected : fixture.expect.tensors()) {
-    const auto actual = outcomes.find(expected.name);
-    if (actual == outcomes.end()) {
-      ADD_FAILURE() << "no output " << expected.name;
-      continue;
-    }
-    const double limit = expected.name == "residual" ? 0.0 : kFp8PathLimit;
-    const double measured = diff(fixture, expected.name, actual->second, expected);
-    testing::Test::RecordProperty(expected.name, fmt::format("{:.1e}", measured));
-    EXPECT_LE(measured, limit) << expected.name;
-  }
-  if (!fixture.has_indexer) return;
-  const Outcome& logits = outcomes.at("logits");
-  const std::vector<double> values = logits.doubles();
-  const int32_t* lengths = fixture.inputs.tensors.at("context_lens").as<int32_t>();
-  for (size_t i = 0; i < values.size(); ++i) {
-    const auto width = static_cast<size_t>(logits.dims[1]);
-    const bool visible = i % width < static_cast<size_t>(lengths[i / width]);
-    ASSERT_EQ(visible, std::isfinite(values[i])) << "logits row " << i / width << " column " << i % width;
-    ASSERT_TRUE(visible || values[i] < 0) << "logits row " << i / width << " column " << i % width;
-  }
+  expect_within(expected_differences(fixture, outcomes, kFp8PathLimit));
 }
 
 class FixtureTest : public testing::TestWithParam<const char*> {
@@ -123,35 +108,15 @@ TEST(Fixtures, AreAllRun) {
   EXPECT_THAT(*names, testing::ElementsAreArray(kNames));
 }
 
-// A golden tensor against the outcome that means the same. q_lat and q_pe are parts of q_out.
 TEST(Golden, TinyAAgreesWithTransformersWithinFp8Rounding) {
   const auto fixture = load_fixture("tiny_a");
   ASSERT_TRUE(fixture) << fixture.error().to_string();
-  const auto golden = SafetensorsFile::open(golden_path("tiny_a_io.safetensors"));
-  ASSERT_TRUE(golden) << golden.error().to_string();
   auto outcomes = run_threads(**fixture, {FinalizerMode::kFused, Packer::kCriticalPath, 3});
   ASSERT_TRUE(outcomes) << outcomes.error().to_string();
-  const glm52::Config& c = (*fixture)->config;
-  const std::vector<double> q_out = outcomes->at("q_out").doubles();
-  const auto width = static_cast<size_t>(c.kv_lora_rank + c.qk_rope_head_dim);
-  const auto latent = static_cast<size_t>(c.kv_lora_rank);
-
-  const std::pair<const char*, double> limits[] = {{"residual", 0}, {"gate", 1e-3},    {"kv_latent", 1e-3},
-                                                   {"k_pe", 1e-3},  {"index_k", 1e-3}, {"index_q", 1e-3},
-                                                   {"q_lat", 2e-3}, {"q_pe", 2e-3},    {"logits", 5e-3}};
-  for (const auto& [name, limit] : limits) {
-    const TensorView* expected = golden->find(fmt::format("expect.{}", name));
-    ASSERT_NE(expected, nullptr) << name;
-    if (std::string_view(name).starts_with("q_")) {
-      const bool is_latent = std::string_view(name) == "q_lat";
-      std::vector<double> part;
-      for (size_t i = 0; i < q_out.size(); ++i)
-        if ((i % width < latent) == is_latent) part.push_back(q_out[i]);
-      EXPECT_LE(calc_diff(part, to_doubles(expected->dtype, expected->data, part.size())), limit) << name;
-    } else {
-      EXPECT_LE(diff(**fixture, name, outcomes->at(name), *expected), limit) << name;
-    }
-  }
+  const auto differences = golden_differences(**fixture, *outcomes);
+  ASSERT_TRUE(differences) << differences.error().to_string();
+  EXPECT_EQ(differences->size(), 9U);
+  expect_within(*differences);
 }
 
 }  // namespace
