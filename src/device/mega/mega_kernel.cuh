@@ -82,6 +82,7 @@ __device__ __forceinline__ void run_controller(MegaContext& c) {
     for (uint32_t i = 0; i < kMegaSlots; ++i) {
       if (c.index >= c.p.depth) break;
       c.wait(&c.s.bar.slot_empty[i], c.slot_parity() ^ 1);
+      const uint32_t opcode = __shfl_sync(0xffffffffU, low[i], 0);
       auto* to = reinterpret_cast<uint32_t*>(&c.s.slots[i]);
       to[lane] = low[i];
       if (lane < kWords - 32) to[32 + lane] = high[i];
@@ -92,6 +93,8 @@ __device__ __forceinline__ void run_controller(MegaContext& c) {
       }
       __syncwarp();
       if (lane == 0) mbarrier_arrive(&c.s.bar.slot_full[i]);
+      // Nobody takes more than one of the NoOps that pad the queue.
+      if (opcode == abi::kOpcodeNoOp) return;
       ++c.index;
     }
   }
