@@ -116,6 +116,22 @@ class ImageBuilder {
       }
       image_.records.push_back(record);
     }
+    return check_pages();
+  }
+
+  Status check_pages() const {
+    for (uint32_t worker = 0; worker < plan_.num_workers; ++worker) {
+      const abi::MegaRecord* queue = image_.records.data() + size_t{worker} * plan_.queue_depth;
+      uint32_t pages = 0;
+      for (uint32_t i = 0; i < plan_.queue_depth; ++i) {
+        pages += queue[i].num_pages;
+        if (i >= abi::kMegaSlots) pages -= queue[i - abi::kMegaSlots].num_pages;
+        if (pages > abi::kMegaPagesInSlots)
+          return make_error(ErrorCode::kOutOfResources,
+                            fmt::format("mega: worker {}, slots {} to {}: {} pages together, {} at most", worker,
+                                        i + 1 - std::min(i + 1, abi::kMegaSlots), i, pages, abi::kMegaPagesInSlots));
+      }
+    }
     return {};
   }
 

@@ -7,5 +7,6 @@ namespace megartp::device {
 
 static_assert(kMegaThreads == abi::kMegaThreads);
 static_assert(kMegaSmemBytes <= abi::kMegaSmemBytes);
+static_assert(kMegaSlots == abi::kMegaSlots && kMegaPagesInSlots == abi::kMegaPagesInSlots);
 
 }  // namespace megartp::device
