@@ -26,8 +26,9 @@ Result<LowerOptions> lower_options(const PlanOptions& options) {
   out.events.mode = MEGARTP_TRY(parse_event_mode(options.events));
   const TargetDesc target = MEGARTP_TRY(target_of(options));
   out.events.costs = event_costs(target, options.workers);
-  // Of the whole chip, however many workers there are: the bits are those of launch plans.
-  out.num_sms = target.num_sms();
+  // For the persistent kernel, whose finalizers are tasks: of the whole chip, however many workers there are, because
+  // the bits are those of launch plans.
+  if (out.finalizer == FinalizerMode::kTasks) out.num_sms = target.num_sms();
   return out;
 }
 

@@ -142,7 +142,7 @@ TEST(DeviceFamilies, GlmAtSixteenRows) {
   EXPECT_EQ(one("A0").grid[0], 16U);
   EXPECT_EQ(one("C0").entry, "megartp::device::head_gate<128, $WAIT>");
   EXPECT_EQ(one("C0").grid[0], 48U);
-  is_gemm(one("B0"), "qkv_a_gemm", 64, 41 * word(one("B0"), "splits"));
+  is_gemm(one("B0"), "qkv_a_gemm", 128, 21 * word(one("B0"), "splits"));
   EXPECT_THAT(one("B0", 1).entry, HasSubstr("qkv_a_finalize<256, "));
   is_gemm(one("B1"), "indexer_k", 128, 8);
   is_gemm(one("D1"), "indexer_q", 128, 128);

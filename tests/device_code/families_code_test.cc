@@ -129,7 +129,7 @@ INSTANTIATE_TEST_SUITE_P(
                     // Under guards.
                     Fault{"EarlyQuery", "ops/q_absorb/device/q_absorb.cuh", "is_there ? p.kv_b_scale[",
                           "is_there ? reinterpret_cast<const float*>(p.q_nope)[", "D2", "read_before_wait", "q_nope"},
-                    Fault{"PartialsWithoutWait", "ops/qkv_a/device/qkv_a.cuh", "  frame.wait_inputs();\n\n  float v[8]",
+                    Fault{"PartialsWithoutWait", "ops/qkv_a/device/qkv_a.cuh", "  frame.wait_inputs();\n  float v[8]",
                           "  float v[8]", "B0.finalize", "attr_without_wait_in_binary", "B0.finalize"},
                     Fault{"ReadOnlyPath", "device/ptx.cuh", "ld.global.L1::no_allocate.v4",
                           "ld.global.nc.L1::no_allocate.v4", "A0", "late_weights", "w"},

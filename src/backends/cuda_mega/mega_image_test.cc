@@ -108,7 +108,7 @@ TEST(MegaImage, DimsThatADeviceOpCannotDoAreNamed) {
   ASSERT_FALSE(image);
   EXPECT_EQ(image.error().code, ErrorCode::kUnsupported);
   EXPECT_THAT(image.error().message, HasSubstr("'E1' (indexer_score)"));
-  EXPECT_THAT(image.error().message, HasSubstr("not 3 of 128"));
+  EXPECT_THAT(image.error().message, HasSubstr("not 3 heads of 128"));
 }
 
 TEST(MegaImage, LimitsOfTheParameters) {

@@ -10,7 +10,7 @@
 namespace megartp::ops {
 namespace {
 
-constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2, .max_tile_m = 64, .is_exact = true};
+constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2, .max_tile_m = 32, .is_exact = true};
 constexpr int64_t kDefaultSplits = 4;
 constexpr int64_t kGateLanes = 32;    // slices of the gate that a warp loads at once
 constexpr int64_t kMaxGateLoads = 4;  // of a lane and token, in registers
