@@ -56,6 +56,11 @@ struct SplitRows {
     // Nobody leaves while the copy engine still reads its rows: they have arrived when every receiver has come here.
     if constexpr (kSplits > 1) cluster_sync_relaxed();
   }
+  // Last of all, by all threads: without a cluster the loaders would else leave before anybody has waited for the
+  // producers.
+  __device__ void leave() const {
+    if constexpr (kSplits == 1) __syncthreads();
+  }
   // By all consumers, after multiply().
   __device__ void send(const GemmSmem<S>& smem, const GemmSums<S>& sums, uint32_t thread, uint32_t m_count) const {
     // Every stage has been consumed by everyone: the ring's memory is free for the rows.

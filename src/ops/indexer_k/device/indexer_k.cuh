@@ -60,7 +60,7 @@ __device__ inline void store_key(uint8_t* cache, int32_t slot, uint32_t codes, f
 
 // Grid: splits (cluster of kSplits along x), M tiles.
 template <class S, int kSplits, int kWait>
-__global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__ IndexerKParams p) {
+__global__ void __launch_bounds__(S::kThreads, S::kExact ? 1 : 0) indexer_k(const __grid_constant__ IndexerKParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, ceil_div(p.k_blocks, kSplits));
   const SplitRows<S, kSplits> rows(smem, ceil_div(p.k_blocks, kSplits));
@@ -118,6 +118,7 @@ __global__ void __launch_bounds__(S::kThreads) indexer_k(const __grid_constant__
     }
     rows.finish();
   }
+  rows.leave();
 }
 
 }  // namespace megartp::device

@@ -117,6 +117,7 @@ __global__ void __launch_bounds__(S::kThreads, S::kExact ? 1 : 0) indexer_q(cons
     }
     rows.finish();
   }
+  rows.leave();
 }
 
 }  // namespace megartp::device
