@@ -48,7 +48,8 @@ class IndexerKDevice final : public DeviceFamily {
     const uint32_t splits =
         cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kIndexerMaxSplits);
     const auto cut = cut_gemm(c, kTuning, c.input(kIndexerKX), {c.input(kIndexerKWeight)}, needs_of(d, splits));
-    if (!cut || d.dim != kIndexerDim || d.rope % kIndexerRopeUnit != 0) return generic(c, d);
+    // Without splits there is no cluster, and the work is little.
+    if (!cut || splits == 1 || d.dim != kIndexerDim || d.rope % kIndexerRopeUnit != 0) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }
 

@@ -50,7 +50,8 @@ class IndexerQDevice final : public DeviceFamily {
     const uint32_t splits =
         cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kIndexerMaxSplits);
     const auto cut = cut_gemm(c, kTuning, c.input(kIndexerQX), {c.input(kIndexerQWeight)}, needs_of(d, splits));
-    const bool fits = d.dim == kIndexerDim && d.rope % kIndexerRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
+    // Without splits there is no cluster.
+    const bool fits = splits > 1 && d.dim == kIndexerDim && d.rope % kIndexerRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
     if (!cut || !fits) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }

@@ -25,7 +25,7 @@ struct QAbsorbParams {
 // Grid: heads x column tiles (columns innermost), M. kSteps * 64 >= nope. A CTA does tokens 16 * (blockIdx.y + i *
 // gridDim.y).
 template <int kSteps, int kWait>
-__global__ void __maxnreg__(184) q_absorb(const __grid_constant__ QAbsorbParams p) {
+__global__ void __maxnreg__(200) q_absorb(const __grid_constant__ QAbsorbParams p) {
   static_assert(kSteps <= kAbsorbMaxSteps);
   __shared__ float half_sums[AbsorbPaddedSums::kFloats];
   const KernelFrame<kWait> frame;
