@@ -17,8 +17,8 @@ inline constexpr uint32_t kMegaSpecWords = 16;  // of one spec
 inline constexpr uint32_t kMegaMaxMaps = 16;    // tensor maps
 inline constexpr uint32_t kMegaRowMaps = 2;     // of one operand row
 inline constexpr uint32_t kMegaNoMap = 0xffU;
-inline constexpr uint32_t kMegaThreads = 384;       // of a CTA
-inline constexpr uint32_t kMegaSlots = 4;  // instructions of a worker that are under way at once
+inline constexpr uint32_t kMegaThreads = 384;  // of a CTA
+inline constexpr uint32_t kMegaSlots = 4;      // instructions of a worker that are under way at once
 // Pages that kMegaSlots instructions in a row may take: with more, a barrier could not tell one use of a page from an
 // earlier one.
 inline constexpr uint32_t kMegaPagesInSlots = 52;

@@ -1,6 +1,6 @@
-// A warp's product of one K block: kRowTiles times 16 weight rows times 8 kTokenTiles tokens over 128 K, all FP8, by mma.sync
-// on FP16. Every E4M3 value is exact in FP16 and every product in fp32, and the tensor core adds fp32 with few bits
-// lost; its own sums of FP8 products keep some 14 bits, which is not enough for results that are quantised again.
+// A warp's product of one K block: kRowTiles times 16 weight rows times 8 kTokenTiles tokens over 128 K, all FP8, by
+// mma.sync on FP16. Every E4M3 value is exact in FP16 and every product in fp32, and the tensor core adds fp32 with few
+// bits lost; its own sums of FP8 products keep some 14 bits, which is not enough for results that are quantised again.
 //
 // Both operands lie in shared memory with 128-byte swizzle: byte k of row r at r * 128 + (k ^ (r % 8) * 16), tiles
 // aligned to 1024 bytes. Which K stands in which slot of a product is free as long as both operands agree: lane q of a
@@ -29,7 +29,7 @@ __device__ __forceinline__ void load_pairs(const uint8_t* tile, uint32_t row, in
 
 // d += half `half` of the block.
 __device__ __forceinline__ void multiply_pairs(float (&d)[4], const uint32_t (&low)[8], const uint32_t (&high)[8],
-                                      const uint32_t (&x)[8]) {
+                                               const uint32_t (&x)[8]) {
 #pragma unroll
   for (int s = 0; s < 4; ++s)
     mma_f16_16x8(d, low[2 * s], high[2 * s], low[2 * s + 1], high[2 * s + 1], x[2 * s], x[2 * s + 1]);
@@ -42,12 +42,13 @@ __device__ __forceinline__ void promote(float* sum, const float (&d)[4], const f
 }
 
 // sums += (w * x) * (x_scale * w_scale). Row tile i begins i * w_stride bytes behind w. x_scale: of the tokens, in
-// shared memory. Row tile i's sums stand at sums + i * kSumStride. A lane with g = lane / 4, q = lane % 4 has of row tile i
+// shared memory. Row tile i's sums stand at sums + i * kSumStride. A lane with g = lane / 4, q = lane % 4 has of row
+// tile i
 //   sums[4 j + 0, 1] = [row g    ][token 8 j + 2 q + 0, 1]
 //   sums[4 j + 2, 3] = [row g + 8][token 8 j + 2 q + 0, 1]
 template <int kRowTiles, int kTokenTiles, int kSumStride = 4 * kTokenTiles>
-__device__ __forceinline__ void multiply_block(const uint8_t* w, uint32_t w_stride, const uint8_t* x, const float* x_scale,
-                                      float w_scale, float* sums) {
+__device__ __forceinline__ void multiply_block(const uint8_t* w, uint32_t w_stride, const uint8_t* x,
+                                               const float* x_scale, float w_scale, float* sums) {
   const uint32_t g = lane_index() / 4;
   float d[kRowTiles][kTokenTiles][4] = {};
 #pragma unroll

@@ -87,7 +87,8 @@ TEST(DeviceFamilies, GemmGridsCoverTheirOutputs) {
         const uint32_t m = word(k, "m");
         EXPECT_GE(k.grid[1] * shape->tile_m, m);
         EXPECT_LT((k.grid[1] - 1) * shape->tile_m, m);
-        EXPECT_TRUE(shape->tile_m >= m || shape->tile_m >= (op.kind.starts_with("indexer_") ? 32U : 64U) || op.name == "op");
+        EXPECT_TRUE(shape->tile_m >= m || shape->tile_m >= (op.kind.starts_with("indexer_") ? 32U : 64U) ||
+                    op.name == "op");
         EXPECT_LE(shape->in_flight, shape->stages);
         const auto tiles = [&](uint32_t n) { return (n + shape->tile_n - 1) / shape->tile_n; };
         if (op.kind == "qkv_a") {
@@ -198,6 +199,7 @@ TEST(DeviceFamilies, DimsChooseTheKernel) {
                            "qkv_a m=17 ",
                            "qkv_a m=70 ",
                            "qkv_a m=4 ",
+                           "indexer_k m=16 ",  // no splits
                            "indexer_k m=3 ",
                            "indexer_k m=7 ",
                            "indexer_k m=2 ",
@@ -218,11 +220,10 @@ TEST(DeviceFamilies, DimsChooseTheKernel) {
                            "indexer_score heads=5",
                            "indexer_score heads=32 dim=64"})
     EXPECT_THAT(first_entry(name), HasSubstr("_generic<")) << name;
-  for (const char* name :
-       {"qkv_a m=16 ", "qkv_a m=1 ", "qkv_a m=33 ", "indexer_k m=16 ", "indexer_k m=130 ", "indexer_q m=16 ",
-        "indexer_q m=5 ", "main_q m=16 ", "main_q m=300 ", "main_q m=5 k=304", "main_q m=9 k=32768",
-        "add_rmsnorm_quant m=3 ", "add_rmsnorm_quant m=2 ", "head_gate m=17 ", "q_absorb m=5 ", "q_absorb m=33 ",
-        "indexer_score heads=32 dim=128", "indexer_score heads=64"})
+  for (const char* name : {"qkv_a m=16 ", "qkv_a m=1 ", "qkv_a m=33 ", "indexer_k m=130 ", "indexer_q m=16 ",
+                           "indexer_q m=5 ", "main_q m=16 ", "main_q m=300 ", "main_q m=5 k=304", "main_q m=9 k=32768",
+                           "add_rmsnorm_quant m=3 ", "add_rmsnorm_quant m=2 ", "head_gate m=17 ", "q_absorb m=5 ",
+                           "q_absorb m=33 ", "indexer_score heads=32 dim=128", "indexer_score heads=64"})
     EXPECT_THAT(first_entry(name), Not(HasSubstr("_generic<"))) << name;
 }
 

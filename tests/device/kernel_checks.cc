@@ -107,7 +107,8 @@ std::string shape_checks(const DeviceKernel& k) {
 }  // namespace
 
 std::optional<ShapeArgs> shape_args(const DeviceKernel& kernel) {
-  static const std::regex pattern(R"((megartp::device::GemmShape<(\d+), (\d+), (\d+), (\d+), (\d+), (true|false), (?:true|false)>))");
+  static const std::regex pattern(
+      R"((megartp::device::GemmShape<(\d+), (\d+), (\d+), (\d+), (\d+), (true|false), (?:true|false)>))");
   std::smatch m;
   if (!std::regex_search(kernel.entry, m, pattern)) return std::nullopt;
   const auto number = [&](size_t i) { return static_cast<uint32_t>(std::stoul(m[i].str())); };

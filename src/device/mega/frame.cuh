@@ -115,8 +115,7 @@ __device__ inline bool mega_stopped(const uint32_t* stop) {
 // the activation loader writes: it knows the event. Lanes may come one by one.
 // Inline: with calls, ptxas 13.0 keeps registers for them on the way that never fails, and after setmaxnreg their
 // arguments were seen to get lost.
-__device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShared& s,
-                                                                 MegaPlace at, bool is_late) {
+__device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShared& s, MegaPlace at, bool is_late) {
   const uint32_t role = mega_role();
   const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
   if (writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
@@ -147,7 +146,7 @@ __device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShar
 // Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
 // Inline: a call that returns would cost its caller's registers.
 __device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s, uint64_t* bar, uint32_t parity,
-                                              uint32_t index) {
+                                        uint32_t index) {
   const uint64_t begin = global_timer();
   for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
     if (i % 16 != 0) continue;
@@ -162,9 +161,9 @@ struct MegaContext {
   MegaShared& s;
   uint64_t epoch;  // of the activation loader: runs before this one
   // Of the instruction at hand:
-  uint32_t index = 0;  // in the queue
-  PageCursor pages;    // its first page
-  uint32_t scale_uses = 0;  // instructions before it that had x scales
+  uint32_t index = 0;         // in the queue
+  PageCursor pages;           // its first page
+  uint32_t scale_uses = 0;    // instructions before it that had x scales
   uint32_t group_parity = 0;  // of the next barrier of the consumers
 
   __device__ uint32_t slot() const { return index % kMegaSlots; }

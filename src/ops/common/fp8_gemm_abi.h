@@ -15,7 +15,9 @@ struct Fp8GemmSpec {
   uint32_t splits;
   uint32_t segment_rows[kMaxGemmSegments];  // weight rows; 0 = no such segment
 };
-MEGARTP_HOST_DEVICE inline uint32_t total_n(const Fp8GemmSpec& spec) { return spec.segment_rows[0] + spec.segment_rows[1]; }
+MEGARTP_HOST_DEVICE inline uint32_t total_n(const Fp8GemmSpec& spec) {
+  return spec.segment_rows[0] + spec.segment_rows[1];
+}
 
 // A tile's payload, in word order; a family may add up to two words.
 struct Fp8GemmPayload {

@@ -1,8 +1,8 @@
 // The parts of the qkv_a family, put together by qkv_a.cc.
 #pragma once
 
-#include "ops/op_family.h"
 #include "ops/common/fp8_gemm_stage.h"
+#include "ops/op_family.h"
 #include "ops/qkv_a/qkv_a_abi.h"
 
 namespace megartp::ops {

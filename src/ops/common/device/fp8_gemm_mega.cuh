@@ -221,8 +221,9 @@ __device__ __forceinline__ void for_each_mega_sum(const float (&sums)[1][kTileM 
 
 // partial[split, m, n] of a split-K family. `column`: of the tile in the concatenation of the family's weights.
 template <int kTileM>
-__device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGemmTile& t, float* partial, uint32_t n_total,
-                                          uint32_t m_total, uint32_t split, uint32_t column) {
+__device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGemmTile& t, float* partial,
+                                                   uint32_t n_total, uint32_t m_total, uint32_t split,
+                                                   uint32_t column) {
   float sums[1][kTileM / 2];
   mega_multiply<kTileM, true>(c, t, sums);
   // Of the run before: whoever read the partials then has ended before this tile's events.

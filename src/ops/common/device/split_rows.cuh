@@ -1,8 +1,8 @@
 // Split-K sums meet in the shared memory of a cluster, whose CTAs are the splits of one tile of 128 columns: every CTA
 // sends its sums of token t to CTA t % splits, which adds them in ascending order of the splits.
 //
-// The copies between CTAs go through the copy engine and complete on the receiver's barrier, so that nobody needs a fence of the
-// whole GPU.
+// The copies between CTAs go through the copy engine and complete on the receiver's barrier, so that nobody needs a
+// fence of the whole GPU.
 #pragma once
 
 #include "ops/common/device/fp8_gemm.cuh"

@@ -18,8 +18,12 @@ struct HeadGateMega {
     const auto& spec = c.spec<ops::HeadGateSpec>();
     const uint32_t* w = c.payload();
     const uint32_t m_end = w[0] + w[1];
-    const HeadGateParams p{c.operand<const uint4>(ops::kHeadGateY), c.operand<const uint4>(ops::kHeadGateW),
-                           c.operand<float>(ops::kHeadGatePartials), w[3], spec.heads, spec.hidden};
+    const HeadGateParams p{c.operand<const uint4>(ops::kHeadGateY),
+                           c.operand<const uint4>(ops::kHeadGateW),
+                           c.operand<float>(ops::kHeadGatePartials),
+                           w[3],
+                           spec.heads,
+                           spec.hidden};
     HeadGateTile t{w[2], warp_index() * 8};
     t.fetch(p);
     c.wait_inputs_ready();

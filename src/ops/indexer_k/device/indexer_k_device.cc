@@ -13,7 +13,8 @@ namespace {
 
 // One N tile only, so few CTAs: each has all of its weights on their way at once (GLM-5.2: 6 blocks in each of 8
 // splits).
-constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 4, .ctas_per_sm = 1, .max_tile_m = 32, .is_exact = true};
+constexpr GemmTuning kTuning{
+    .tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 4, .ctas_per_sm = 1, .max_tile_m = 32, .is_exact = true};
 constexpr int64_t kDefaultSplits = 8;
 
 struct Dims {

@@ -48,8 +48,8 @@ struct IndexerKFinalizeMega {
           load_rope(c.operand<const float>(ops::kIndexerKCosSin) + uint64_t(position) * spec.rope, options);
       c.wait_inputs_ready();
       float v[4];
-      sum_split_row(c.operand<const float>(ops::kIndexerKPartial) + uint64_t{row} * 128, split_stride,
-                    spec.gemm.splits, v);
+      sum_split_row(c.operand<const float>(ops::kIndexerKPartial) + uint64_t{row} * 128, split_stride, spec.gemm.splits,
+                    v);
       layer_norm(v, gain, bias, spec.eps);
       float scale;
       const uint32_t codes = indexer_row(v, rope, options, &scale);

@@ -10,7 +10,8 @@
 namespace megartp::ops {
 namespace {
 
-constexpr GemmTuning kTuning{.tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2, .max_tile_m = 32, .is_exact = true};
+constexpr GemmTuning kTuning{
+    .tile_n = 128, .blocks = 1, .stages = 4, .in_flight = 1, .ctas_per_sm = 2, .max_tile_m = 32, .is_exact = true};
 constexpr int64_t kDefaultSplits = 4;
 constexpr int64_t kGateLanes = 32;    // slices of the gate that a warp loads at once
 constexpr int64_t kMaxGateLoads = 4;  // of a lane and token, in registers
@@ -51,7 +52,8 @@ class IndexerQDevice final : public DeviceFamily {
         cluster_splits(c.op().attrs.get_int("split_k", kDefaultSplits), d.k_blocks, kIndexerMaxSplits);
     const auto cut = cut_gemm(c, kTuning, c.input(kIndexerQX), {c.input(kIndexerQWeight)}, needs_of(d, splits));
     // Without splits there is no cluster.
-    const bool fits = splits > 1 && d.dim == kIndexerDim && d.rope % kIndexerRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
+    const bool fits =
+        splits > 1 && d.dim == kIndexerDim && d.rope % kIndexerRopeUnit == 0 && d.slices <= kGateLanes * kMaxGateLoads;
     if (!cut || !fits) return generic(c, d);
     return std::vector<DeviceKernel>{fast(c, d, *cut, splits)};
   }

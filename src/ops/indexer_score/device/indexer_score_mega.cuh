@@ -194,7 +194,7 @@ struct IndexerScoreMega {
 
   // By a warpgroup: key page `i`, which is in the cache.
   __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
-                                    const ScorePlace& to) {
+                                                    const ScorePlace& to) {
     const Arguments& a = arguments(c);
     const float* buffer = c.s.x_scales[c.scale_buffer()];
     const uint32_t key = threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 2 * 8;  // the one that it stores

@@ -132,7 +132,8 @@ struct QAbsorbMega {
     }
   };
   // This thread's eight of the half's columns.
-  __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m, const float* half_sums) {
+  __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m,
+                                                      const float* half_sums) {
     const uint32_t token = threadIdx.x % 128 / 8;
     const uint32_t column = threadIdx.x % 8;
     const uint4 v = absorb_add_quarters<AbsorbDenseSums>(half_sums, token, column);
@@ -143,7 +144,8 @@ struct QAbsorbMega {
   }
 
   // From the pages into fragments; columns beyond kv_lora are zero there.
-  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>& w) {
+  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t,
+                                                      AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>& w) {
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
     for (uint32_t i = 0; i < kPages; ++i) c.wait_page_full(c.pages.plus(i));
     const uint8_t* pages[kPages] = {c.page(c.pages), c.page(c.pages.plus(1))};

@@ -176,10 +176,8 @@ struct QkvAFinalizePart {
     if (!is_normed) amax = 0.0F;
     const float scale = group_scale(group_max<16>(amax), (is_kv ? p.mla_pow2_scale : p.pow2_scale) != 0);
     uint2 codes;
-    codes.x =
-        pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale));
-    codes.y =
-        pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale));
+    codes.x = pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale));
+    codes.y = pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale));
     if (!is_kv) {
       if (is_normed) {
         p.q[uint64_t{row} * (p.n_q / 8) + at] = codes;

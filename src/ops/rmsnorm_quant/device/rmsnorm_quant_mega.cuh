@@ -1,5 +1,5 @@
-// add_rmsnorm_quant in the persistent kernel: a row an instruction. A thread has up to four pieces; the sums are added as
-// if each piece had a thread of its own, as in rmsnorm_quant with one piece a thread.
+// add_rmsnorm_quant in the persistent kernel: a row an instruction. A thread has up to four pieces; the sums are added
+// as if each piece had a thread of its own, as in rmsnorm_quant with one piece a thread.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -50,8 +50,7 @@ struct RmsnormQuantMega {
 #pragma unroll
     for (int i = 0; i < kPieces; ++i) {
       const uint32_t at = i * kMegaConsumers + threadIdx.x;
-      const float sum =
-          warp_sum(pieces[i].add(x[i], add[i], at < vectors ? p.residual + row * vectors + at : nullptr));
+      const float sum = warp_sum(pieces[i].add(x[i], add[i], at < vectors ? p.residual + row * vectors + at : nullptr));
       if (lane_index() == 0) c.s.reduce[at / 32] = sum;  // zero behind the row
     }
     c.sync_consumers();
