@@ -19,15 +19,22 @@ inline constexpr uint32_t kMegaRowMaps = 2;     // of one operand row
 inline constexpr uint32_t kMegaNoMap = 0xffU;
 inline constexpr uint32_t kMegaThreads = 384;  // of a CTA
 inline constexpr uint32_t kMegaSlots = 4;      // instructions of a worker that are under way at once
-// Pages that kMegaSlots instructions in a row may take: with more, a barrier could not tell one use of a page from an
-// earlier one.
-inline constexpr uint32_t kMegaPagesInSlots = 52;
+inline constexpr uint32_t kMegaPages = 13;
+inline constexpr uint32_t kMegaPageBytes = 16384;
+// A barrier tells a phase from the one before it, not from the one before that, and the loaders, who do not wait for
+// each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
+// kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
+// pages, which the host checks.
+inline constexpr uint32_t kMegaPageUses = 4;
+inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
+inline constexpr uint32_t kMegaScales = 1024;       // x scales of an instruction at most: [K block, token]
+inline constexpr uint32_t kMegaWeightScales = 64;   // weight scales of an instruction at most: K blocks
 inline constexpr uint32_t kMegaSmemBytes = 232448;  // dynamic, of a CTA: all that compute capability 9.0 has
 inline constexpr uint32_t kMegaCounterStride =
     8;  // u64 from one counter to the next: each has a sector pair of its own
 
 // An instruction as it lies in [workers, depth]. wait_total[i]: what all signals of one run add to the event of wait i.
-// num_pages: pages of shared memory that the instruction takes from the ring, activations first, then weights.
+// num_pages: pages of shared memory that the instruction takes from the ring; in which order is the op's affair.
 struct alignas(16) MegaRecord {
   Instruction instruction;
   uint32_t wait_total[kMaxWaits];

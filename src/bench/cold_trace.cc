@@ -56,14 +56,7 @@ class ColdReplays {
     Executables list;
     for (uint32_t i = 0; i < options_.num_copies; ++i) {
       auto exec = MEGARTP_TRY(CudaGraphExecutable::create(plan_, code));
-      MEGARTP_TRY(copies_.bind(*exec, i));
-      for (const auto& [name, buffer] : run_.inputs.tensors) {
-        const cuda::DeviceTensor* t = exec->tensors().find(name);
-        if (t != nullptr && t->is_used())
-          MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-      }
-      MEGARTP_TRY(exec->allocate_unbound());
-      MEGARTP_TRY(exec->prepare());
+      MEGARTP_TRY(copies_.make_ready(*exec, i, run_.inputs));
       list.push_back(std::move(exec));
     }
     return list;

@@ -92,14 +92,7 @@ Result<CudaTimer::Prepared> CudaTimer::prepare(const BenchCase& c) {
   const glm52::Inputs& inputs = *MEGARTP_TRY(inputs_of(c.batch));
   for (uint32_t i = 0; i < timer_options_.num_copies; ++i) {
     auto exec = MEGARTP_TRY(make());
-    MEGARTP_TRY(copies_->bind(*exec, i));
-    for (const auto& [name, buffer] : inputs.tensors) {
-      const cuda::DeviceTensor* t = exec->tensors().find(name);
-      if (t != nullptr && t->is_used())
-        MEGARTP_TRY(exec->upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-    }
-    MEGARTP_TRY(exec->allocate_unbound());
-    MEGARTP_TRY(exec->prepare());
+    MEGARTP_TRY(copies_->make_ready(*exec, i, inputs));
     p.executables.push_back(std::move(exec));
   }
   p.is_small = p.num_bytes * timer_options_.num_copies < 2 * context_->info().l2_bytes;

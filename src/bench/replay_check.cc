@@ -121,12 +121,7 @@ class Replays {
     Contestant c;
     c.name = std::move(name);
     c.executable = std::move(executable);
-    MEGARTP_TRY(copies_.bind(*c.executable, 0));
-    for (const auto& [tensor, buffer] : run_.inputs.tensors)
-      if (run_.graph.find_tensor(tensor).valid())
-        MEGARTP_TRY(c.executable->upload(tensor, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
-    MEGARTP_TRY(c.executable->allocate_unbound());
-    MEGARTP_TRY(c.executable->prepare());
+    MEGARTP_TRY(copies_.make_ready(*c.executable, 0, run_.inputs));
     c.stream = MEGARTP_TRY(cuda::make_stream(context_->api()));
     contestants_.push_back(std::move(c));
     return {};

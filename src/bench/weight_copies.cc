@@ -58,6 +58,17 @@ Status WeightCopies::bind(cuda::DeviceExecutable& executable, uint32_t i) {
   return {};
 }
 
+Status WeightCopies::make_ready(cuda::DeviceExecutable& executable, uint32_t i, const glm52::Inputs& inputs) {
+  MEGARTP_TRY(bind(executable, i));
+  for (const auto& [name, buffer] : inputs.tensors) {
+    const cuda::DeviceTensor* t = executable.tensors().find(name);
+    if (t != nullptr && t->is_used())
+      MEGARTP_TRY(executable.upload(name, std::span<const std::byte>(buffer.bytes.get(), buffer.num_bytes)));
+  }
+  MEGARTP_TRY(executable.allocate_unbound());
+  return executable.prepare();
+}
+
 uint64_t WeightCopies::bytes_per_copy() const {
   uint64_t bytes = 0;
   for (const auto* map : {&plain_, &packed_})

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/cuda_common/device_executable.h"
+#include "models/glm52/inputs.h"
 #include "models/glm52/weights.h"
 
 namespace megartp::bench {
@@ -20,6 +21,8 @@ class WeightCopies {
   // Binds copy `i` of every weight that the executable uses, in the form that its kernels want. What no executable has
   // asked for before is packed and uploaded first.
   Status bind(cuda::DeviceExecutable& executable, uint32_t i);
+  // The same, then inputs and states of its own, and all that is left before it can run.
+  Status make_ready(cuda::DeviceExecutable& executable, uint32_t i, const glm52::Inputs& inputs);
   uint32_t num_copies() const { return num_copies_; }
   uint64_t bytes_per_copy() const;  // of what was bound so far
 

@@ -18,7 +18,7 @@ std::vector<uint32_t> mega_opcodes(const KernelPlan& plan) {
 
 Result<KernelRequest> mega_kernel_request(std::span<const uint32_t> opcodes) {
   std::string missing, types;
-  std::set<std::string> headers{"device/mega/launch_shape.cuh"};
+  std::set<std::string> headers;
   for (const uint32_t opcode : opcodes) {
     const MegaOpInfo* op = find_mega_op(opcode);
     if (op == nullptr) {

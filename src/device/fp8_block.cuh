@@ -34,7 +34,12 @@ __device__ __forceinline__ void multiply_pairs(float (&d)[4], const uint32_t (&l
   for (int s = 0; s < 4; ++s)
     mma_f16_16x8(d, low[2 * s], high[2 * s], low[2 * s + 1], high[2 * s + 1], x[2 * s], x[2 * s + 1]);
 }
-__device__ __forceinline__ void promote(float* sum, const float (&d)[4], const float2& scale) {
+// The scales of this lane's two tokens of token tile j, as fragments of products have them.
+__device__ __forceinline__ float2 block_scale(const float* x_scale, int j, float w_scale) {
+  const float* scales = x_scale + 8 * j + 2 * (lane_index() % 4);
+  return {scales[0] * w_scale, scales[1] * w_scale};
+}
+__device__ __forceinline__ void promote(float* sum, const float* d, const float2& scale) {
   sum[0] = fmaf(d[0], scale.x, sum[0]);
   sum[1] = fmaf(d[1], scale.y, sum[1]);
   sum[2] = fmaf(d[2], scale.x, sum[2]);
@@ -68,10 +73,9 @@ __device__ __forceinline__ void multiply_block(const uint8_t* w, uint32_t w_stri
       for (int i = 0; i < kRowTiles; ++i) multiply_pairs(d[i][j], low[i], high[i], xs);
     }
   }
-  const float* lane_scales = x_scale + 2 * (lane_index() % 4);
 #pragma unroll
   for (int j = 0; j < kTokenTiles; ++j) {
-    const float2 scale{lane_scales[8 * j] * w_scale, lane_scales[8 * j + 1] * w_scale};
+    const float2 scale = block_scale(x_scale, j, w_scale);
 #pragma unroll
     for (int i = 0; i < kRowTiles; ++i) promote(sums + i * kSumStride + 4 * j, d[i][j], scale);
   }

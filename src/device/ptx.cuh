@@ -57,6 +57,23 @@ __device__ inline void mbarrier_wait(uint64_t* bar, uint32_t parity) {
 
 // Orders earlier generic accesses to shared memory before later ones of the async proxy (copy engine, wgmma).
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+// The same of global memory: what ordinary stores wrote, the copy engine may read.
+__device__ inline void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
+// The same of both.
+__device__ inline void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+
+// Four bytes, by this thread, without waiting.
+__device__ inline void copy_async4(float* to, const float* from) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");
+}
+// This thread arrives when its copy_async4()s so far have landed.
+__device__ inline void arrive_after_copies(uint64_t* bar) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
+}
+// 16-byte aligned, a multiple of 16 bytes.
+__device__ inline void prefetch_l2(const void* from, uint32_t bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
 
 // Weights: read once, so L2 need not keep them.
 inline constexpr uint64_t kEvictFirst = 0x12F0000000000000ULL;

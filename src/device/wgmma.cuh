@@ -150,4 +150,13 @@ struct WgmmaFp8<256> {
   }
 };
 
+// Starts d = a * b^T over 128 K: 64 rows of `a`, kN rows of `b`. Between wgmma_fence() and wgmma_commit().
+template <int kN>
+__device__ inline void wgmma_block(float (&d)[kN / 2], const void* a, const void* b) {
+  const uint64_t ad = wgmma_descriptor(a);
+  const uint64_t bd = wgmma_descriptor(b);
+#pragma unroll
+  for (int k = 0; k < 4; ++k) WgmmaFp8<kN>::run(d, ad + 2 * k, bd + 2 * k, k != 0);
+}
+
 }  // namespace megartp::device

@@ -25,22 +25,17 @@
 
 namespace megartp::device {
 
-inline constexpr uint32_t kMegaPages = 13;
-inline constexpr uint32_t kMegaPageBytes = 16384;
-inline constexpr uint32_t kMegaSlots = 4;
+using abi::kMegaPageBytes;
+using abi::kMegaPages;
+using abi::kMegaPageUses;
+using abi::kMegaScales;
+using abi::kMegaSlots;
+using abi::kMegaThreads;
+using abi::kMegaWeightScales;
 inline constexpr uint32_t kMegaConsumerWarps = 8;
 inline constexpr uint32_t kMegaConsumers = kMegaConsumerWarps * 32;
-inline constexpr uint32_t kMegaThreads = kMegaConsumers + 4 * 32;
-// A barrier tells a phase from the one before it, not from the one before that, and the loaders, who do not wait for
-// each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
-// kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
-// pages, which the host checks.
-inline constexpr uint32_t kMegaPageUses = 4;
-inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
-// x scales of an instruction: [K block, token]; two instructions at a time.
-inline constexpr uint32_t kMegaScales = 1024;
-inline constexpr uint32_t kMegaScaleBuffers = 2;
-inline constexpr uint32_t kMegaWeightScales = 64;  // K blocks of an instruction at most
+static_assert(kMegaThreads == kMegaConsumers + 4 * 32);
+inline constexpr uint32_t kMegaScaleBuffers = 2;  // instructions whose x scales are there at a time
 
 // Barriers of a CTA.
 struct MegaBarriers {
@@ -64,8 +59,7 @@ struct MegaShared {
   MegaBarriers bar;
   uint32_t failed;
 };
-inline constexpr uint32_t kMegaSmemBytes = 1024 + sizeof(MegaShared);  // aligned to 1024 by hand
-static_assert(kMegaSmemBytes <= 232448, "what an SM of compute capability 9.0 gives a CTA");
+static_assert(1024 + sizeof(MegaShared) <= abi::kMegaSmemBytes, "aligned to 1024 by hand");
 
 // A place in the ring: page `page`, used for the (use + 1)-th time.
 struct PageCursor {

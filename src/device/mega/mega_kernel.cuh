@@ -6,7 +6,8 @@
 //   static void load_weights(MegaContext&);         weight loader; never waits for inputs
 //   static void load_activations(MegaContext&);     activation loader; the instruction's events are complete
 //   static void consume(MegaContext&);              by all consumer warps; waits for inputs_ready itself before it
-//                                                   reads or writes what other instructions touch
+//                                                   reads or writes what other instructions touch; a warp that
+//                                                   touches nothing need not
 //
 // Pages of an instruction: MegaContext::pages and the MegaRecord::num_pages - 1 behind it. Whoever takes a page fills
 // it once and every consumer warp releases it once, whatever the tile has to do.
@@ -167,6 +168,8 @@ __device__ __forceinline__ void run_consumer(MegaContext& c) {
     if (c.p.trace != nullptr && threadIdx.x == 0) c.trace_record().visible = global_timer();
 #endif
     dispatch<ConsumerRole>(c, Ops{});
+    // Nothing is done before its events, whatever the op had to do.
+    c.wait_inputs_ready();
     __syncwarp();
     // release: what this warp has stored, to the publisher.
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.done[c.slot()]);
@@ -197,7 +200,7 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
   }
 }
 
-// Grid: num_workers CTAs, all resident. kMegaThreads, kMegaSmemBytes.
+// Grid: num_workers CTAs, all resident. kMegaThreads, abi::kMegaSmemBytes.
 template <class Ops>
 __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_constant__ abi::MegaParams p) {
   extern __shared__ uint8_t dynamic[];

@@ -172,7 +172,7 @@ __device__ void load_activations(const GemmSmem<S>& smem, const GemmTile& t, con
   tma_prefetch_map(t.x_map);
   frame.wait_inputs();
   // x was written by ordinary stores; the copy engine reads it.
-  asm volatile("fence.proxy.async.global;" ::: "memory");
+  fence_async_global();
   const uint32_t iterations = ceil_div(t.block_count, S::kBlocks);
   for (uint32_t i = 0; i < iterations; ++i) {
     const uint32_t stage = i % S::kStages;
@@ -204,13 +204,11 @@ struct GemmSums {
   }
 };
 
-// Waits for stage `it`, multiplies its first kCount blocks and gives it back.
+// The first kCount blocks of stage `it`, which is there, by exact products; then gives it back.
 template <class S, int kCount>
 __device__ inline void multiply_stage_exactly(const GemmSmem<S>& smem, uint32_t it, uint32_t first_half,
                                               GemmSums<S>& sums) {
   const uint32_t stage = it % S::kStages;
-  mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
-  mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
   const uint8_t* weights = smem.weights(stage) + warp_index() % 4 * 16 * 128;
   constexpr uint32_t kHalfBytes = S::kTiled ? S::kBlocks * kPieceBytes : kPieceBytes;
 #pragma unroll
@@ -224,55 +222,35 @@ __device__ inline void multiply_stage_exactly(const GemmSmem<S>& smem, uint32_t 
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
 }
 
-// The same with FP8 products. All are started at once; blocks are promoted in ascending order while later ones still
-// run.
+// The same by FP8 products. All are started at once; blocks are promoted in ascending order while later ones still run.
 template <class S, int kCount>
-__device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t thread, uint32_t first_half,
-                                      GemmSums<S>& sums) {
-  if constexpr (S::kExact) {
-    multiply_stage_exactly<S, kCount>(smem, it, first_half, sums);
-    return;
-  }
+__device__ inline void multiply_stage_fp8(const GemmSmem<S>& smem, uint32_t it, uint32_t first_half,
+                                          GemmSums<S>& sums) {
   const uint32_t stage = it % S::kStages;
-  mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
-  mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
   const uint8_t* weights = smem.weights(stage);
   const uint8_t* x = smem.x(stage);
   float d[kCount][S::kHalves][S::kRegisters];
   wgmma_fence();
 #pragma unroll
   for (int b = 0; b < kCount; ++b) {
-    const uint64_t xd = wgmma_descriptor(x + b * S::kTileM * 128);
 #pragma unroll
-    for (int h = 0; h < S::kHalves; ++h) {
-      const uint64_t wd = wgmma_descriptor(weights + weight_offset<S>(first_half + h, b));
-#pragma unroll
-      for (int k = 0; k < 4; ++k) WgmmaFp8<S::kTileM>::run(d[b][h], wd + 2 * k, xd + 2 * k, k != 0);
-    }
+    for (int h = 0; h < S::kHalves; ++h)
+      wgmma_block<S::kTileM>(d[b][h], weights + weight_offset<S>(first_half + h, b), x + b * S::kTileM * 128);
     wgmma_commit();
   }
-  const float* scales = smem.x_scale + it * S::kBlocks * S::kTileM + thread % 4 * 2;
-  const auto promote = [&](int b) {
-    const float w = smem.w_scale[it * S::kBlocks + b];
+  const auto promote_all = [&](int b) {
+    const uint32_t block = it * S::kBlocks + b;
 #pragma unroll
     for (int j = 0; j < S::kTileM / 8; ++j) {
-      const float s0 = scales[b * S::kTileM + 8 * j] * w;
-      const float s1 = scales[b * S::kTileM + 8 * j + 1] * w;
+      const float2 scale = block_scale(smem.x_scale + block * S::kTileM, j, smem.w_scale[block]);
 #pragma unroll
-      for (int h = 0; h < S::kHalves; ++h) {
-        float* v = sums.v[h] + 4 * j;
-        const float* r = d[b][h] + 4 * j;
-        v[0] = fmaf(r[0], s0, v[0]);
-        v[1] = fmaf(r[1], s1, v[1]);
-        v[2] = fmaf(r[2], s0, v[2]);
-        v[3] = fmaf(r[3], s1, v[3]);
-      }
+      for (int h = 0; h < S::kHalves; ++h) promote(sums.v[h] + 4 * j, d[b][h] + 4 * j, scale);
     }
   };
   const auto finish = [&](int b) {
 #pragma unroll
     for (int h = 0; h < S::kHalves; ++h) wgmma_hold(d[b][h]);
-    promote(b);
+    promote_all(b);
   };
   if constexpr (kCount == 4) {
     wgmma_wait<3>();
@@ -290,7 +268,18 @@ __device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint
 #pragma unroll
   for (int h = 0; h < S::kHalves; ++h) wgmma_hold(d[kCount - 1][h]);
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
-  promote(kCount - 1);
+  promote_all(kCount - 1);
+}
+
+template <class S, int kCount>
+__device__ inline void multiply_stage(const GemmSmem<S>& smem, uint32_t it, uint32_t first_half, GemmSums<S>& sums) {
+  const uint32_t stage = it % S::kStages;
+  mbarrier_wait(&smem.x_full[stage], (it / S::kStages) & 1);
+  mbarrier_wait(&smem.w_full[stage], (it / S::kStages) & 1);
+  if constexpr (S::kExact)
+    multiply_stage_exactly<S, kCount>(smem, it, first_half, sums);
+  else
+    multiply_stage_fp8<S, kCount>(smem, it, first_half, sums);
 }
 
 // By all consumer threads, `thread` from 0, before they wait for the producers; multiply() has the barrier behind it.
@@ -340,14 +329,14 @@ __device__ void multiply(const GemmSmem<S>& smem, const GemmTile& t, uint32_t th
     frame.mark(2);
   }
 #endif
-  for (uint32_t it = 0; it < full_stages; ++it) multiply_stage<S, S::kBlocks>(smem, it, thread, first_half, sums);
+  for (uint32_t it = 0; it < full_stages; ++it) multiply_stage<S, S::kBlocks>(smem, it, first_half, sums);
   // The last stage may have fewer blocks.
   if constexpr (S::kBlocks > 1) {
     const uint32_t rest = t.block_count % S::kBlocks;
-    if (rest == 1) multiply_stage<S, 1>(smem, full_stages, thread, first_half, sums);
+    if (rest == 1) multiply_stage<S, 1>(smem, full_stages, first_half, sums);
     if constexpr (S::kBlocks > 2) {
-      if (rest == 2) multiply_stage<S, 2>(smem, full_stages, thread, first_half, sums);
-      if (rest == 3) multiply_stage<S, 3>(smem, full_stages, thread, first_half, sums);
+      if (rest == 2) multiply_stage<S, 2>(smem, full_stages, first_half, sums);
+      if (rest == 3) multiply_stage<S, 3>(smem, full_stages, first_half, sums);
     }
   }
   frame.mark(3);

@@ -59,14 +59,6 @@ __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float
   return t;
 }
 
-__device__ inline void copy_async4(float* to, const float* from) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(shared_address(to)), "l"(from) : "memory");
-}
-// This lane arrives when its copies so far have landed.
-__device__ inline void arrive_after_copies(uint64_t* bar) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(shared_address(bar)) : "memory");
-}
-
 __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) {
   const uint32_t lane = lane_index();
   PageCursor page = c.pages.plus(t.w_page(0));
@@ -95,7 +87,7 @@ __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) 
 __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile& t) {
   const uint32_t lane = lane_index();
   // x was written by ordinary stores; the copy engine reads it.
-  asm volatile("fence.proxy.async.global;" ::: "memory");
+  fence_async_global();
   // Scales first: later pages of x may have to wait until the first blocks are done.
   const uint32_t buffer = c.scale_buffer();
   c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
@@ -125,33 +117,6 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
         tma_load_2d(c.page(page) + i * t.block_bytes(), map, (t.block_begin + b + i) * 128, t.m_begin, full);
     }
     b += count;
-  }
-}
-
-// One K block by FP8 products, as multiply_stage() in fp8_gemm.cuh.
-template <int kTileM>
-__device__ inline void start_fp8_block(const uint8_t* w, const uint8_t* x, float (&d)[kTileM / 2]) {
-  const uint64_t xd = wgmma_descriptor(x);
-  const uint64_t wd = wgmma_descriptor(w);
-  wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) WgmmaFp8<kTileM>::run(d, wd + 2 * k, xd + 2 * k, k != 0);
-  wgmma_commit();
-}
-template <int kTileM>
-__device__ inline void promote_block(const float (&d)[kTileM / 2], const float* x_scale, float w_scale,
-                                     float (&sums)[1][kTileM / 2]) {
-  const float* scales = x_scale + lane_index() % 4 * 2;
-#pragma unroll
-  for (int j = 0; j < kTileM / 8; ++j) {
-    const float s0 = scales[8 * j] * w_scale;
-    const float s1 = scales[8 * j + 1] * w_scale;
-    float* v = sums[0] + 4 * j;
-    const float* r = d + 4 * j;
-    v[0] = fmaf(r[0], s0, v[0]);
-    v[1] = fmaf(r[1], s1, v[1]);
-    v[2] = fmaf(r[2], s0, v[2]);
-    v[3] = fmaf(r[3], s1, v[3]);
   }
 }
 
@@ -195,10 +160,14 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
     } else {
       // Both warpgroups, whether they have rows or not: the page's second half then holds what was there before.
       float d[kTileM / 2];
-      start_fp8_block<kTileM>(c.page(w_page) + warp / 4 * kPieceBytes, x, d);
+      wgmma_fence();
+      wgmma_block<kTileM>(d, c.page(w_page) + warp / 4 * kPieceBytes, x);
+      wgmma_commit();
       wgmma_wait<0>();
       wgmma_hold(d);
-      promote_block<kTileM>(d, x_scales + b * t.box_m(), w_scales[b], sums);
+#pragma unroll
+      for (int j = 0; j < kTileM / 8; ++j)
+        promote(sums[0] + 4 * j, d + 4 * j, block_scale(x_scales + b * t.box_m(), j, w_scales[b]));
     }
     c.release_page(w_page);
     w_page.advance(t.w_page(b + 1) - t.w_page(b));
@@ -236,39 +205,44 @@ __device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGem
   });
 }
 
-// The GEMM op of a split-K family: Family says where its weights are.
-template <uint32_t kOp, class Family>
-struct SplitGemmMega {
+// A GEMM op. Op has tile(context) and store<kTileM>(context, tile), which multiplies and stores.
+template <uint32_t kOp, class Op>
+struct GemmMega {
   static constexpr uint32_t kOpcode = kOp;
   static constexpr bool kHasXScales = true;
 
-  __device__ static MegaGemmTile tile(const MegaContext& c) {
-    const uint32_t* w = c.payload();
-    const uint32_t n_begin = w[2];
-    const auto& gemm = c.spec<typename Family::Spec>().gemm;
-    const bool is_second = n_begin >= gemm.segment_rows[0];
-    return mega_gemm_tile(Family::weight(c, is_second), Family::weight_scale(c, is_second),
-                          c.operand<const float>(Family::kXScale), gemm.k,
-                          n_begin - (is_second ? gemm.segment_rows[0] : 0), w[3], w[0], w[1], w[5], gemm.splits, w[4]);
-  }
-  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, tile(c)); }
-  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
+  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, Op::tile(c)); }
+  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, Op::tile(c)); }
   __device__ __forceinline__ static void consume(MegaContext& c) {
-    const MegaGemmTile t = tile(c);
+    const MegaGemmTile t = Op::tile(c);
     switch (t.box_m()) {
-      case 16: return store<16>(c, t);
-      case 32: return store<32>(c, t);
-      default: return store<64>(c, t);
+      case 16: return Op::template store<16>(c, t);
+      case 32: return Op::template store<32>(c, t);
+      default: return Op::template store<64>(c, t);
     }
   }
+};
 
- private:
+// Of a split-K family, whose spec begins with an Fp8GemmSpec. Slots of the operand row: x_scale, a weight and its scale
+// for each segment, the partials.
+template <class Spec, uint32_t kXScale, uint32_t kWeight0, uint32_t kScale0, uint32_t kWeight1, uint32_t kScale1,
+          uint32_t kPartial>
+struct SplitGemm {
+  __device__ static MegaGemmTile tile(const MegaContext& c) {
+    const uint32_t* w = c.payload();
+    const auto& gemm = c.spec<Spec>().gemm;
+    const bool is_second = w[2] >= gemm.segment_rows[0];
+    return mega_gemm_tile(c.operand<const uint8_t>(is_second ? kWeight1 : kWeight0),
+                          c.operand<const float>(is_second ? kScale1 : kScale0), c.operand<const float>(kXScale),
+                          gemm.k, w[2] - (is_second ? gemm.segment_rows[0] : 0), w[3], w[0], w[1], w[5], gemm.splits,
+                          w[4]);
+  }
   template <int kTileM>
   __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
     const uint32_t* w = c.payload();
-    const auto& gemm = c.spec<typename Family::Spec>().gemm;
-    mega_store_partial<kTileM>(c, t, c.operand<float>(Family::kPartial), gemm.segment_rows[0] + gemm.segment_rows[1],
-                               w[5], w[4], w[2]);
+    const auto& gemm = c.spec<Spec>().gemm;
+    mega_store_partial<kTileM>(c, t, c.operand<float>(kPartial), gemm.segment_rows[0] + gemm.segment_rows[1], w[5],
+                               w[4], w[2]);
   }
 };
 

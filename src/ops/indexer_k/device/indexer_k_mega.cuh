@@ -8,19 +8,10 @@
 
 namespace megartp::device {
 
-struct IndexerKMegaFamily {
-  using Spec = ops::IndexerKSpec;
-  static constexpr uint32_t kXScale = ops::kIndexerKXScale;
-  static constexpr uint32_t kPartial = ops::kIndexerKPartial;
-  __device__ static const uint8_t* weight(const MegaContext& c, bool) {
-    return c.operand<const uint8_t>(ops::kIndexerKWeight);
-  }
-  __device__ static const float* weight_scale(const MegaContext& c, bool) {
-    return c.operand<const float>(ops::kIndexerKWeightScale);
-  }
-};
 template <uint32_t kOp>
-using IndexerKGemmMega = SplitGemmMega<kOp, IndexerKMegaFamily>;
+using IndexerKGemmMega =
+    GemmMega<kOp, SplitGemm<ops::IndexerKSpec, ops::kIndexerKXScale, ops::kIndexerKWeight, ops::kIndexerKWeightScale,
+                            ops::kIndexerKWeight, ops::kIndexerKWeightScale, ops::kIndexerKPartial>>;
 
 // A warp has tokens warp, warp + 8, ... of the tile.
 template <uint32_t kOp>

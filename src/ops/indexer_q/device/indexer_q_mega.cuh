@@ -8,19 +8,10 @@
 
 namespace megartp::device {
 
-struct IndexerQMegaFamily {
-  using Spec = ops::IndexerQSpec;
-  static constexpr uint32_t kXScale = ops::kIndexerQXScale;
-  static constexpr uint32_t kPartial = ops::kIndexerQPartial;
-  __device__ static const uint8_t* weight(const MegaContext& c, bool) {
-    return c.operand<const uint8_t>(ops::kIndexerQWeight);
-  }
-  __device__ static const float* weight_scale(const MegaContext& c, bool) {
-    return c.operand<const float>(ops::kIndexerQWeightScale);
-  }
-};
 template <uint32_t kOp>
-using IndexerQGemmMega = SplitGemmMega<kOp, IndexerQMegaFamily>;
+using IndexerQGemmMega =
+    GemmMega<kOp, SplitGemm<ops::IndexerQSpec, ops::kIndexerQXScale, ops::kIndexerQWeight, ops::kIndexerQWeightScale,
+                            ops::kIndexerQWeight, ops::kIndexerQWeightScale, ops::kIndexerQPartial>>;
 
 // A warp has tokens warp, warp + 8, ... of the tile.
 template <uint32_t kOp>

@@ -97,7 +97,7 @@ __device__ inline void load_pages(const IndexerScoreParams& p, const ScoreSmem& 
   frame.wait_inputs();
   if (lane == 0) {
     // q and the newest keys were written by ordinary stores; the copy engine reads them.
-    asm volatile("fence.proxy.async.global;" ::: "memory");
+    fence_async_global();
     mbarrier_arrive_expect(&smem.full[kScoreStages], kScorePairs * 128);
     tma_load_2d(smem.q, &p.q_map, 0, row_begin * kHeads, &smem.full[kScoreStages]);
   }
@@ -121,11 +121,8 @@ __device__ inline void load_pages(const IndexerScoreParams& p, const ScoreSmem& 
 
 // By a warpgroup: starts d = keys of a page x pairs.
 __device__ inline void start_page(const uint8_t* keys, const uint8_t* pairs, float (&d)[kScorePairs / 2]) {
-  const uint64_t key_tile = wgmma_descriptor(keys);
-  const uint64_t pair_tile = wgmma_descriptor(pairs);
   wgmma_fence();
-#pragma unroll
-  for (int k = 0; k < 4; ++k) WgmmaFp8<kScorePairs>::run(d, key_tile + 2 * k, pair_tile + 2 * k, k != 0);
+  wgmma_block<kScorePairs>(d, keys, pairs);
   wgmma_commit();
 }
 // Adds this lane's two pairs of tile `j` to the sums of its two keys.

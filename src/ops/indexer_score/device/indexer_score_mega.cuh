@@ -56,7 +56,7 @@ struct IndexerScoreMega {
     // q, weights and the newest keys were written by ordinary stores, and the buffer may have been by this warp; the
     // copy engine reads the ones and writes the other.
     __syncwarp();
-    asm volatile("fence.proxy.async;" ::: "memory");
+    fence_async();
     c.wait_page_empty(c.pages);
     if (lane == 0) load_q(c, t, there != 0);
     load_scales(c, t, cache, page, there != 0, buffer);
@@ -131,10 +131,6 @@ struct IndexerScoreMega {
   static_assert(sizeof(Arguments) <= kMegaWeightScales * 4);
   __device__ static Arguments& arguments(MegaContext& c) {
     return *reinterpret_cast<Arguments*>(c.s.w_scales[c.slot()]);
-  }
-
-  __device__ static void prefetch_l2(const void* from, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
   }
 
   // By one lane.

@@ -6,11 +6,7 @@
 
 namespace megartp::device {
 
-template <uint32_t kOp>
-struct MainQMega {
-  static constexpr uint32_t kOpcode = kOp;
-  static constexpr bool kHasXScales = true;
-
+struct MainQTile {
   __device__ static MegaGemmTile tile(const MegaContext& c) {
     const auto& spec = c.spec<ops::MainQSpec>();
     const uint32_t* w = c.payload();
@@ -18,18 +14,6 @@ struct MainQMega {
     return mega_gemm_tile(c.operand<const uint8_t>(ops::kMainQWeight), c.operand<const float>(ops::kMainQWeightScale),
                           c.operand<const float>(ops::kMainQXScale), spec.k, w[2], w[3], w[0], w[1], w[0] + w[1], 1, 0);
   }
-  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, tile(c)); }
-  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, tile(c)); }
-  __device__ __forceinline__ static void consume(MegaContext& c) {
-    const MegaGemmTile t = tile(c);
-    switch (t.box_m()) {
-      case 16: return store<16>(c, t);
-      case 32: return store<32>(c, t);
-      default: return store<64>(c, t);
-    }
-  }
-
- private:
   template <int kTileM>
   __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
     float sums[1][kTileM / 2];
@@ -65,5 +49,7 @@ struct MainQMega {
     });
   }
 };
+template <uint32_t kOp>
+using MainQMega = GemmMega<kOp, MainQTile>;
 
 }  // namespace megartp::device

@@ -8,19 +8,9 @@
 
 namespace megartp::device {
 
-struct QkvAMegaFamily {
-  using Spec = ops::QkvASpec;
-  static constexpr uint32_t kXScale = ops::kQkvAXScale;
-  static constexpr uint32_t kPartial = ops::kQkvAPartial;
-  __device__ static const uint8_t* weight(const MegaContext& c, bool is_second) {
-    return c.operand<const uint8_t>(is_second ? ops::kQkvAKvProj : ops::kQkvAQProj);
-  }
-  __device__ static const float* weight_scale(const MegaContext& c, bool is_second) {
-    return c.operand<const float>(is_second ? ops::kQkvAKvProjScale : ops::kQkvAQProjScale);
-  }
-};
 template <uint32_t kOp>
-using QkvAGemmMega = SplitGemmMega<kOp, QkvAMegaFamily>;
+using QkvAGemmMega = GemmMega<kOp, SplitGemm<ops::QkvASpec, ops::kQkvAXScale, ops::kQkvAQProj, ops::kQkvAQProjScale,
+                                             ops::kQkvAKvProj, ops::kQkvAKvProjScale, ops::kQkvAPartial>>;
 
 template <uint32_t kOp>
 struct QkvAFinalizeMega {
