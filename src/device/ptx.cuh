@@ -147,14 +147,10 @@ __device__ inline void cluster_copy(void* to, const void* from, uint32_t bytes, 
 
 // --- memory
 
-// Stays where it is written: the compiler would otherwise fetch whole tiles ahead, for which registers do not suffice.
+// Free to move among arithmetic, not across barriers.
 __device__ inline uint4 load_shared(const void* p) {
-  uint4 v;
-  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-               : "r"(shared_address(p))
-               : "memory");
-  return v;
+  __builtin_assume(__isShared(p));
+  return *static_cast<const uint4*>(p);
 }
 // Reads of what another kernel wrote: ordinary loads, never through the read-only path, which the compiler may lift
 // above a wait.

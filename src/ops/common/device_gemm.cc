@@ -20,7 +20,6 @@ constexpr uint32_t kMinTileM = 8;
 constexpr uint32_t kMinStages = 2;
 constexpr uint32_t kMaxStages = 8;
 constexpr int64_t kReservedBytes = 1024;  // of an SM's shared memory, for each CTA
-constexpr int64_t kSentRowBytes = 528;    // of a row of sums in the ring, before it is sent (SplitRows::kStride)
 
 // As GemmShape::kConsumers.
 uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128 && tile_m > 32 ? 8 : 4; }
@@ -33,10 +32,10 @@ bool rows_fit_registers(const GemmCut& cut, uint32_t splits) {
   return tokens <= (cut.tile_m == 128 ? 2U : 8U);
 }
 
-// Before they are sent, the sums lie where the ring was.
+// In the end the sums lie where the ring was, a row of four more than the tile has (SplitRows::kStride, main_q.cuh).
 bool ring_holds_sums(const GemmCut& cut, const GemmNeeds& needs) {
   const int64_t ring = int64_t{cut.stages} * cut.blocks * kBlockBytes * (cut.tile_n + cut.tile_m);
-  return needs.splits == 0 || kSentRowBytes * cut.tile_m <= ring;
+  return !needs.sums_in_ring || 4 * (int64_t{cut.tile_n} + 4) * cut.tile_m <= ring;
 }
 
 }  // namespace

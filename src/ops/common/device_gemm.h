@@ -36,6 +36,7 @@ struct GemmNeeds {
   int64_t k_blocks = 0;   // of a tile at most
   uint32_t splits = 0;    // the sums meet in a cluster of so many CTAs (device::SplitRows); 0: they do not
   int64_t row_bytes = 0;  // more, of each row of x
+  bool sums_in_ring = false;
 };
 
 // GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled, is_exact>.

@@ -38,7 +38,7 @@ void add_options(const DeviceContext& c, const Dims& d, KernelBuilder& b, bool i
   add_indexer_row(b, attrs, d.dim, d.rope, false, is_generic);
 }
 
-GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0}; }
+GemmNeeds needs_of(const Dims& d, uint32_t splits) { return {ceil_div<int64_t>(d.k_blocks, splits), splits, 0, true}; }
 
 class IndexerKDevice final : public DeviceFamily {
  public:

@@ -9,7 +9,7 @@ namespace {
 
 // As in qkv_a: three stages of 16 KiB of weights, one of them on its way.
 constexpr GemmTuning kTuning{
-    .tile_n = 64, .blocks = 2, .stages = 3, .in_flight = 1, .ctas_per_sm = 2, .large_tile_n = 128};
+    .tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 2, .ctas_per_sm = 2, .large_tile_n = 128};
 
 struct Dims {
   int64_t m, k, heads, nope, rope, kv_lora, k_blocks;
@@ -25,7 +25,7 @@ Dims dims_of(const DeviceContext& c) {
 }
 
 // Each token's cosines and sines lie in shared memory.
-GemmNeeds needs_of(const Dims& d) { return {d.k_blocks, 0, 4 * d.rope}; }
+GemmNeeds needs_of(const Dims& d) { return {d.k_blocks, 0, 4 * d.rope, true}; }
 
 void add_outputs(const DeviceContext& c, KernelBuilder& b) {
   b.output("q_nope", c.output(0)).output("q_out", c.output(1));

@@ -13,10 +13,10 @@ namespace {
 
 // Three stages of 16 KiB of weights, one of them on its way: more only delays the activations of kernels beside this
 // one.
-constexpr GemmTuning kTuning{.tile_n = 128,
-                             .blocks = 1,
-                             .stages = 6,
-                             .in_flight = 2,
+constexpr GemmTuning kTuning{.tile_n = 64,
+                             .blocks = 2,
+                             .stages = 3,
+                             .in_flight = 1,
                              .ctas_per_sm = 2,
                              .max_tile_m = 64,
                              .large_tile_n = 128,
@@ -45,7 +45,7 @@ int64_t splits_of(const DeviceContext& c, const Dims& d) {
   return gemm_splits(c.op().attrs.get_int("split_k", 0), c.target().num_sms, tiles, d.k);
 }
 
-GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0}; }
+GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0, false}; }
 
 // 0: the fast finalizer cannot do these widths.
 int64_t finalize_threads(const Dims& d) {
