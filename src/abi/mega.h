@@ -70,6 +70,10 @@ struct MegaTraceRecord {
   uint64_t visible;  // a consumer saw the instruction
   uint64_t ready;    // its events were complete
   uint64_t done;     // its results were published
+  // The weight loader came to the instruction, and had asked for the last of its weights.
+  uint64_t weights_begin, weights_end;
+  uint64_t computed;  // a consumer had stored its results
 };
+static_assert(sizeof(MegaTraceRecord) == 48);
 
 }  // namespace megartp::abi

@@ -44,6 +44,15 @@ __device__ inline bool mbarrier_try_wait(uint64_t* bar, uint32_t parity) {
                : "memory");
   return done != 0;
 }
+// The same at once: mbarrier_try_wait() sleeps for up to a good part of a second while the phase is open.
+__device__ inline bool mbarrier_test_wait(uint64_t* bar, uint32_t parity) {
+  uint32_t done;
+  asm volatile("{\n .reg .pred p;\n mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n selp.u32 %0, 1, 0, p;\n}"
+               : "=r"(done)
+               : "r"(shared_address(bar)), "r"(parity)
+               : "memory");
+  return done != 0;
+}
 // No wait in a kernel is for ever: after two seconds the kernel traps and the launch reports an error.
 inline constexpr uint64_t kSpinDeadlineNs = 2000000000ULL;
 __device__ inline void mbarrier_wait(uint64_t* bar, uint32_t parity) {

@@ -63,6 +63,7 @@ static_assert(1024 + sizeof(MegaShared) <= abi::kMegaSmemBytes, "aligned to 1024
 
 // A place in the ring: page `page`, used for the (use + 1)-th time.
 struct PageCursor {
+  static constexpr uint32_t kNoUse = 0xffffffffU;
   uint32_t page = 0;
   uint32_t use = 0;
   __device__ void advance(uint32_t n) {
@@ -159,6 +160,11 @@ struct MegaContext {
   PageCursor pages;           // its first page
   uint32_t scale_uses = 0;    // instructions before it that had x scales
   uint32_t group_parity = 0;  // of the next barrier of the consumers
+  // Of the weight loader: the two pages that it asked for last. More saturate the memory, and what an SM has asked for
+  // beyond that delays what the critical path waits for: activations, results, signals. No array, which would move the
+  // whole context to local memory.
+  PageCursor older{0, PageCursor::kNoUse};
+  PageCursor newer{0, PageCursor::kNoUse};
 
   __device__ uint32_t slot() const { return index % kMegaSlots; }
   __device__ uint32_t slot_parity() const { return index / kMegaSlots & 1; }
@@ -190,6 +196,28 @@ struct MegaContext {
     if (c.use == 0) return;
     wait(&s.bar.page_empty[c.page][(c.use - 1) % kMegaPageUses], (c.use - 1) / kMegaPageUses & 1);
   }
+  // The weight loader's next page: empty, and not too many on their way before it.
+  __device__ void claim_weight_page(const PageCursor& c) {
+    wait_page_empty(c);
+    wait_arrived(older);
+    older = newer;
+    newer = c;
+  }
+  // Until the use has arrived. It may have been released since, and the page been filled anew.
+  __device__ void wait_arrived(const PageCursor& c) {
+    if (c.use == PageCursor::kNoUse) return;
+    uint64_t* full = &s.bar.page_full[c.page];
+    uint64_t* empty = &s.bar.page_empty[c.page][c.use % kMegaPageUses];
+    const uint32_t empty_parity = c.use / kMegaPageUses & 1;
+    // Released first: of a page that was filled anew, the first barrier tells the opposite.
+    if (mbarrier_test_wait(empty, empty_parity) || mbarrier_try_wait(full, c.use & 1)) return;
+    const uint64_t begin = global_timer();
+    for (uint32_t i = 1; !mbarrier_test_wait(empty, empty_parity) && !mbarrier_try_wait(full, c.use & 1); ++i) {
+      if (i % 16 != 0) continue;
+      const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
+      if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
+    }
+  }
   __device__ void wait_inputs_ready() { wait(&s.bar.inputs_ready[slot()], slot_parity()); }
 
   // --- consumers
@@ -206,29 +234,43 @@ struct MegaContext {
     group_parity ^= 1;
   }
 
+  // Writes the time to the instruction's trace record, in a kernel that is compiled with a trace. By a whole warp.
+  __device__ void mark([[maybe_unused]] uint64_t abi::MegaTraceRecord::* at) const {
 #if MEGARTP_TRACE
-  __device__ abi::MegaTraceRecord& trace_record() const {
-    return static_cast<abi::MegaTraceRecord*>(p.trace)[uint64_t{blockIdx.x} * p.depth + index];
-  }
+    if (p.trace != nullptr && lane_index() == 0)
+      static_cast<abi::MegaTraceRecord*>(p.trace)[uint64_t{blockIdx.x} * p.depth + index].*at = global_timer();
 #endif
+  }
+  // By the first consumer warp only.
+  __device__ void consumer_mark([[maybe_unused]] uint64_t abi::MegaTraceRecord::* at) const {
+#if MEGARTP_TRACE
+    if (warp_index() == 0) mark(at);
+#endif
+  }
   // --- x scales: a ring of their own
   __device__ uint32_t scale_buffer() const { return scale_uses % kMegaScaleBuffers; }
   __device__ uint32_t scale_parity() const { return scale_uses / kMegaScaleBuffers & 1; }
 };
 
-// Sum over the consumers' first kWarps warps, the same in all threads, in the order of cta_sum() in an ordinary kernel
+// Sums over the consumers' first kWarps warps, the same in all threads, in the order of cta_sum() in an ordinary kernel
 // of kWarps warps. By all consumers; v of other warps is not used.
-template <int kWarps>
-__device__ inline float mega_sum(MegaContext& c, float v) {
-  v = warp_sum(v);
+template <int kWarps, int kCount>
+__device__ inline void mega_sums(MegaContext& c, float (&v)[kCount]) {
+  static_assert(kWarps * kCount <= sizeof c.s.reduce / sizeof(float));
   const uint32_t warp = warp_index();  // by all lanes
-  if (lane_index() == 0) c.s.reduce[warp] = v;
-  c.sync_consumers();
-  float sum = 0.0F;
 #pragma unroll
-  for (int i = 0; i < kWarps; ++i) sum += c.s.reduce[i];
+  for (int k = 0; k < kCount; ++k) {
+    v[k] = warp_sum(v[k]);
+    if (lane_index() == 0) c.s.reduce[k * kMegaConsumerWarps + warp] = v[k];
+  }
+  c.sync_consumers();
+#pragma unroll
+  for (int k = 0; k < kCount; ++k) {
+    v[k] = 0.0F;
+#pragma unroll
+    for (int i = 0; i < kWarps; ++i) v[k] += c.s.reduce[k * kMegaConsumerWarps + i];
+  }
   c.sync_consumers();  // the next sum writes there
-  return sum;
 }
 
 }  // namespace megartp::device

@@ -26,7 +26,9 @@ struct MegaOps {};
 struct WeightsRole {
   template <class Op>
   __device__ __forceinline__ static void run(MegaContext& c) {
+    c.mark(&abi::MegaTraceRecord::weights_begin);
     Op::load_weights(c);
+    c.mark(&abi::MegaTraceRecord::weights_end);
     // Each use of a slot turns its barriers once.
     if (!Op::kHasXScales) mbarrier_arrive(&c.s.bar.w_scales_full[c.slot()]);
   }
@@ -122,10 +124,16 @@ __device__ inline void wait_events(MegaContext& c) {
     target = w.threshold + c.epoch * r.wait_total[lane];
   }
   uint64_t value = 0;
-  // acquire: pairs with the release in run_publisher(), which orders all that the consumers wrote.
-  const auto is_complete = [&]() {
-    if (has_wait) asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
+  // With the fence behind the last look: pairs with the fence in run_publisher(), which orders all that the consumers
+  // wrote. Looks are relaxed, because each acquire empties the SM's first cache.
+  const auto look = [&]() {
+    if (has_wait) asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(counter) : "memory");
     return __all_sync(0xffffffffU, !has_wait || value >= target) != 0;
+  };
+  const auto is_complete = [&]() {
+    if (!look()) return false;
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    return true;
   };
   if (is_complete()) return;
   const uint64_t begin = global_timer();
@@ -153,9 +161,7 @@ __device__ __forceinline__ void run_activation_loader(MegaContext& c) {
     fuzz_delay(12);
     wait_events(c);
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.inputs_ready[c.slot()]);
-#if MEGARTP_TRACE
-    if (c.p.trace != nullptr && lane_index() == 0) c.trace_record().ready = global_timer();
-#endif
+    c.mark(&abi::MegaTraceRecord::ready);
     dispatch<ActivationsRole>(c, Ops{});
   }
 }
@@ -164,10 +170,9 @@ template <class Ops>
 __device__ __forceinline__ void run_consumer(MegaContext& c) {
   while (next_instruction(c)) {
     fuzz_delay(13);
-#if MEGARTP_TRACE
-    if (c.p.trace != nullptr && threadIdx.x == 0) c.trace_record().visible = global_timer();
-#endif
+    c.consumer_mark(&abi::MegaTraceRecord::visible);
     dispatch<ConsumerRole>(c, Ops{});
+    c.consumer_mark(&abi::MegaTraceRecord::computed);
     // Nothing is done before its events, whatever the op had to do.
     c.wait_inputs_ready();
     __syncwarp();
@@ -184,14 +189,12 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
     fuzz_delay(14);
     const abi::Instruction& i = c.instruction();
     if (lane < abi::num_signals(i) && i.task_id != c.p.lose_signals_of) {
-      // release: pairs with the acquire in wait_events(); cumulative over what the consumers handed over.
+      // The fence pairs with the one in wait_events(); cumulative over what the consumers handed over.
       const uint64_t inc = abi::increment(i.signals[lane]);
       uint64_t* counter = c.p.counters + uint64_t{i.signals[lane].event} * abi::kMegaCounterStride;
-      asm volatile("fence.acq_rel.gpu;\n red.release.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(inc) : "memory");
+      asm volatile("fence.acq_rel.gpu;\n red.relaxed.gpu.global.add.u64 [%0], %1;" ::"l"(counter), "l"(inc) : "memory");
     }
-#if MEGARTP_TRACE
-    if (c.p.trace != nullptr && lane == 0) c.trace_record().done = global_timer();
-#endif
+    c.mark(&abi::MegaTraceRecord::done);
   }
   // Everything of this worker is done; its activation loader has read the old number long ago.
   if (lane == 0) {
@@ -227,14 +230,15 @@ __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_cons
     mbarrier_init_fence();
   }
   __syncthreads();
-  MegaContext c{p, s, 0};
   fuzz_delay(10);
   // The loaders' registers go to the consumers, a warpgroup at a time.
   if (warp < kMegaConsumerWarps) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 208;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    MegaContext c{p, s, 0};
     return run_consumer<Ops>(c);
   }
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 88;");
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+  MegaContext c{p, s, 0};
   switch (warp) {
     case kMegaConsumerWarps: return run_controller(c);
     case kMegaConsumerWarps + 1: return run_weight_loader<Ops>(c);

@@ -65,7 +65,7 @@ __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) 
   const uint32_t halves = t.n_count > kPieceRows ? 2 : 1;
 #pragma unroll 1
   for (uint32_t b = 0; b < t.block_count; ++b) {
-    c.wait_page_empty(page);
+    c.claim_weight_page(page);
     if (lane == 0) {
       uint64_t* full = &c.s.bar.page_full[page.page];
       mbarrier_arrive_expect(full, halves * kPieceBytes);

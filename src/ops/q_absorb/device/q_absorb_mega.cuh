@@ -32,7 +32,7 @@ struct QAbsorbMega {
 #pragma unroll 1
     for (uint32_t i = 0; i < kPages; ++i) {
       const PageCursor page = c.pages.plus(i);
-      c.wait_page_empty(page);
+      c.claim_weight_page(page);
       if (lane == 0) {
         uint64_t* full = &c.s.bar.page_full[page.page];
         const uint32_t first = i * kBoxesPerPage;

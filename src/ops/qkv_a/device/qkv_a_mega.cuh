@@ -21,9 +21,26 @@ struct QkvAFinalizeMega {
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}
   __device__ __forceinline__ static void consume(MegaContext& c) {
-    // q first: the long ops wait for it. A loop, so that one part's registers are free for the next.
+    const uint32_t row = c.payload()[0];
+    auto q = QkvAFinalizePart::fetch(params(c), row, false, threadIdx.x);
+    auto kv = QkvAFinalizePart::fetch(params(c), row, true, threadIdx.x);
+    c.wait_inputs_ready();
+    // Both parts' loads at once: each takes a trip to the L2.
+    float q_values[8] = {};
+    float kv_values[8] = {};
+    q.template load<kMaxSplits>(params(c), row, q_values);
+    kv.template load<kMaxSplits>(params(c), row, kv_values);
+    float sums[2] = {q.sum_squares(q_values), kv.sum_squares(kv_values)};
+    mega_sums<kMegaConsumerWarps>(c, sums);
+    // A loop, so that the code is there for the second part.
 #pragma unroll 1
-    for (uint32_t part = 0; part < 2; ++part) finalize_part(c, part != 0);
+    for (uint32_t part = 0; part < 2; ++part) {
+      q.store(params(c), row, q_values, sums[0]);
+      q = kv;
+      sums[0] = sums[1];
+#pragma unroll
+      for (int i = 0; i < 8; ++i) q_values[i] = kv_values[i];
+    }
   }
 
  private:
@@ -50,15 +67,6 @@ struct QkvAFinalizeMega {
     p.pow2_scale = spec.pow2_scale;
     p.mla_pow2_scale = spec.mla_pow2_scale;
     return p;
-  }
-  __device__ __forceinline__ static void finalize_part(MegaContext& c, bool is_kv) {
-    const uint32_t row = c.payload()[0];
-    const auto part = QkvAFinalizePart::fetch(params(c), row, is_kv, threadIdx.x);
-    c.wait_inputs_ready();
-    float v[8] = {};
-    part.template load<kMaxSplits>(params(c), row, v);
-    const float sum = mega_sum<kMegaConsumerWarps>(c, part.sum_squares(v));
-    part.store(params(c), row, v, sum);
   }
 };
 
