@@ -51,6 +51,7 @@ struct RunArgs {
   bool sizes_given = false;
   bool packing_given = false;
   bool target_given = false;
+  bool packer_given = false;
   bool finalizer_given = false;
   bool threads_given = false;  // what only CPU threads do
   bool repeat_given = false;
@@ -249,7 +250,7 @@ int run_run(RunArgs& a) {
   if (const std::string_view misuse = misused_options(a); !misuse.empty())
     return print_error(Error{ErrorCode::kInvalidArgument, std::string(misuse)}, a.common, "run");
   const uint32_t num_sms = a.is_on_gpu() ? value_or_exit(check_gpu(), a.common, "run") : 0;
-  if (a.is_mega()) set_mega_defaults(a.plan, a.target_given, num_sms);
+  if (a.is_mega()) set_mega_defaults(a.plan, a.target_given, a.packer_given, num_sms);
   // First, so that a bad plan costs no checkpoint.
   if (!a.plan_file.empty())
     a.loaded_plan = std::make_shared<KernelPlan>(value_or_exit(load_plan(a.plan_file), a.common, "run"));
@@ -339,6 +340,7 @@ Command add_run_command(CLI::App& root) {
                                       app->count("--finalizer") + app->count("--events") >
                                   0;
             args->target_given = app->count("--target") > 0;
+            args->packer_given = app->count("--packer") > 0;
             args->finalizer_given = app->count("--finalizer") > 0;
             args->threads_given = app->count("--schedule") + app->count("--dispatch") + app->count("--schedulers") +
                                       app->count("--interleave-seed") >

@@ -1,5 +1,6 @@
 #include "cli/run_mega.h"
 
+#include "backends/cuda_mega/mega_plan.h"
 #include "backends/cuda_mega/prepare.h"
 
 namespace megartp::cli {
@@ -9,7 +10,8 @@ void add_mega_options(CLI::App& app, MegaArgs& args) {
                "mega: no cooperative launch; for a GPU that runs nothing else meanwhile");
 }
 
-void set_mega_defaults(PlanOptions& options, bool target_given, uint32_t num_sms) {
+void set_mega_defaults(PlanOptions& options, bool target_given, bool packer_given, uint32_t num_sms) {
+  if (!packer_given) options.packer = to_string(cuda_mega::MegaPlanOptions{}.packer);
   if (!target_given) options.target = "h200";
   options.finalizer = "tasks";
   options.num_sms = num_sms;

@@ -15,7 +15,7 @@ struct MegaArgs {
 void add_mega_options(CLI::App& app, MegaArgs& args);
 
 // What the plan is made for unless the user says otherwise: a GPU of so many SMs, finalizers that are tasks.
-void set_mega_defaults(PlanOptions& options, bool target_given, uint32_t num_sms);
+void set_mega_defaults(PlanOptions& options, bool target_given, bool packer_given, uint32_t num_sms);
 
 Result<std::unique_ptr<Executable>> prepare_mega(std::shared_ptr<const KernelPlan> plan,
                                                  const cuda_mega::MegaRunOptions& run, bool fuzz);

@@ -15,9 +15,10 @@ namespace megartp {
 enum class Packer : uint8_t {
   kRoundRobin,    // task i goes to worker i mod W
   kCriticalPath,  // list scheduling by longest remaining path, with the target's cost model
+  kLongestTail,   // the same by what remains after the task itself
 };
 std::string_view to_string(Packer packer);
-Result<Packer> parse_packer(std::string_view name);  // "round-robin", "critical-path"
+Result<Packer> parse_packer(std::string_view name);  // "round-robin", "critical-path", "longest-tail"
 
 inline constexpr uint64_t kExternal = ~uint64_t{0};
 

@@ -47,21 +47,32 @@ Status encode_queues(const TaskGraph& graph, const plan::Schedule& schedule, Ker
   return {};
 }
 
+Result<plan::Schedule> make_schedule(const TaskGraph& graph, const TargetDesc& target, Packer packer,
+                                     uint32_t num_workers) {
+  switch (packer) {
+    case Packer::kRoundRobin: break;
+    case Packer::kCriticalPath: return plan::schedule_critical_path(graph, target, num_workers);
+    case Packer::kLongestTail: return plan::schedule_longest_tail(graph, target, num_workers);
+  }
+  return plan::schedule_round_robin(graph, num_workers);
+}
+
 }  // namespace
 
 std::string_view to_string(Packer packer) {
   switch (packer) {
     case Packer::kRoundRobin: return "round-robin";
     case Packer::kCriticalPath: return "critical-path";
+    case Packer::kLongestTail: return "longest-tail";
   }
   return "?";
 }
 
 Result<Packer> parse_packer(std::string_view name) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath})
+  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail})
     if (to_string(p) == name) return p;
   return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("unknown packer '{}'; known: round-robin, critical-path", name));
+                    fmt::format("unknown packer '{}'; known: round-robin, critical-path, longest-tail", name));
 }
 
 namespace plan {
@@ -96,9 +107,7 @@ Result<KernelPlan> pack(const TaskGraph& tasks, const TargetDesc& target, const 
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} workers; from 1 to {} are possible", out.num_workers, kMaxWorkers));
   {
-    const plan::Schedule schedule = options.packer == Packer::kRoundRobin
-                                        ? plan::schedule_round_robin(tasks, out.num_workers)
-                                        : MEGARTP_TRY(plan::schedule_critical_path(tasks, target, out.num_workers));
+    const plan::Schedule schedule = MEGARTP_TRY(make_schedule(tasks, target, options.packer, out.num_workers));
     MEGARTP_TRY(encode_queues(tasks, schedule, out));
   }
   out.events.reserve(tasks.events.size());

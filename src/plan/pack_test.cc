@@ -35,7 +35,8 @@ TEST(Target, PresetsAreFoundByName) {
 }
 
 TEST(Packer, NamesRoundTrip) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath}) EXPECT_EQ(*parse_packer(to_string(p)), p);
+  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail})
+    EXPECT_EQ(*parse_packer(to_string(p)), p);
   EXPECT_FALSE(parse_packer("best"));
 }
 
@@ -129,6 +130,28 @@ TEST(CriticalPath, StartsTheLongChainFirst) {
   EXPECT_EQ(round_robin.tasks[0], 0U);
 }
 
+// Two ready tasks on one worker: a long one with nothing behind it, a short one with a chain behind it on others. The
+// long one has the longer path of the two.
+TEST(LongestTail, ShortTaskWithALongTailGoesFirst) {
+  BoxGraph g;
+  const TensorId big = g.add_tensor({1, 1 << 20});
+  const TensorId c = g.add_tensor({4, 8});
+  const auto row = [](TensorId t, int64_t i, int64_t n) { return Access{t, Box::of({{i, i + 1}, {0, n}})}; };
+  g.add_stage({{{}, {row(big, 0, 1 << 20)}}});
+  g.add_stage({{{}, {row(c, 0, 8)}}});
+  for (int64_t i = 1; i < 4; ++i) g.add_stage({{{row(c, i - 1, 8)}, {row(c, i, 8)}}});
+  ASSERT_TRUE(g.derive());
+  const TargetDesc target = *find_target("h200");
+  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  g.tasks.tasks[0].bytes = 1e9F;
+  const auto by_path = plan::schedule_critical_path(g.tasks, target, 1);
+  const auto by_tail = plan::schedule_longest_tail(g.tasks, target, 1);
+  ASSERT_TRUE(by_path);
+  ASSERT_TRUE(by_tail);
+  EXPECT_EQ(by_path->tasks[0], 0U);
+  EXPECT_EQ(by_tail->tasks[0], 1U);
+}
+
 TEST(CriticalPath, ReportsEventsThatNeverFire) {
   BoxGraph g;
   const TensorId c = g.add_tensor({4, 8});
@@ -204,8 +227,10 @@ RC_GTEST_PROP(Schedules, ArePermutationsThatRunToTheEnd, ()) {
   const auto workers = *rc::gen::inRange<uint32_t>(1, 12);
   const TargetDesc target = *find_target(*rc::gen::element<std::string>("cpu", "h200"));
   const auto list = plan::schedule_critical_path(g.tasks, target, workers);
+  const auto tail = plan::schedule_longest_tail(g.tasks, target, workers);
   RC_ASSERT(list.has_value());
-  for (const plan::Schedule& s : {*list, plan::schedule_round_robin(g.tasks, workers)}) {
+  RC_ASSERT(tail.has_value());
+  for (const plan::Schedule& s : {*list, *tail, plan::schedule_round_robin(g.tasks, workers)}) {
     RC_ASSERT(s.offsets.size() == workers + 1U);
     std::vector<uint32_t> sorted = s.tasks;
     std::ranges::sort(sorted);

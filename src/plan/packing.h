@@ -25,6 +25,9 @@ Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers);
 // remaining path (costs and event latencies); ties go to the lower task id. O(n log n) through events, never over pairs
 // of tasks. Errors: events that form a cycle or wait for more signals than are sent (kInternal).
 Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
+// The same with the task after which the longest path remains: Jackson's rule, the best order of one worker's ready
+// tasks. A long task with little behind it then does not hold up a short one with much behind it.
+Result<Schedule> schedule_longest_tail(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
 
 inline constexpr uint64_t kArenaAlignment = 256;
 

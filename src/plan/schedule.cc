@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <queue>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -14,9 +15,12 @@ using Nanoseconds = uint64_t;  // whole numbers, so that the schedule is the sam
 
 Nanoseconds to_ns(double us) { return static_cast<Nanoseconds>(std::llround(std::clamp(us, 0.0, 1e9) * 1e3)); }
 
-// Tasks whose events have all fired: longest remaining path first.
+// By what the next of the ready tasks is chosen; the other one decides among equals.
+enum class Rule : uint8_t { kPath, kTail };
+
+// Tasks whose events have all fired: largest first, the lower task id among equals.
 struct Ready {
-  Nanoseconds rank;
+  std::pair<Nanoseconds, Nanoseconds> rank;
   uint32_t task;
   bool operator<(const Ready& o) const { return rank != o.rank ? rank < o.rank : task > o.task; }
 };
@@ -29,8 +33,8 @@ struct Timed {
 
 class ListScheduler {
  public:
-  ListScheduler(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers)
-      : graph_(graph), num_workers_(num_workers), latency_(to_ns(target.event_latency_us)) {
+  ListScheduler(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers, Rule rule)
+      : graph_(graph), num_workers_(num_workers), rule_(rule), latency_(to_ns(target.event_latency_us)) {
     cost_.reserve(graph.tasks.size());
     for (const Task& task : graph.tasks) cost_.push_back(to_ns(task_cost_us(task, target, num_workers)));
   }
@@ -83,7 +87,7 @@ class ListScheduler {
     start_.assign(num_tasks, 0);
     for (uint32_t w = 0; w < num_workers_; ++w) free_.push({0, w});
     for (uint32_t t = 0; t < num_tasks; ++t)
-      if ((missing_[t] = graph_.tasks[t].num_waits) == 0) ready_.push({rank_[t], t});
+      if ((missing_[t] = graph_.tasks[t].num_waits) == 0) push_ready(t);
     while (order_.size() < num_tasks) {
       Timed worker = free_.top();
       free_.pop();
@@ -95,7 +99,7 @@ class ListScheduler {
         worker.time = std::max(worker.time, arriving_.top().time);
       }
       for (; !arriving_.empty() && arriving_.top().time <= worker.time; arriving_.pop())
-        ready_.push({rank_[arriving_.top().idx], arriving_.top().idx});
+        push_ready(arriving_.top().idx);
       const uint32_t task = ready_.top().task;
       ready_.pop();
       order_.push_back(task);
@@ -105,6 +109,11 @@ class ListScheduler {
       free_.push(worker);
     }
     return {};
+  }
+
+  void push_ready(uint32_t task) {
+    const Nanoseconds tail = rank_[task] - cost_[task];
+    ready_.push({rule_ == Rule::kPath ? std::pair(rank_[task], tail) : std::pair(tail, rank_[task]), task});
   }
 
   void finish(uint32_t task, Nanoseconds time) {
@@ -134,6 +143,7 @@ class ListScheduler {
 
   const TaskGraph& graph_;
   uint32_t num_workers_;
+  Rule rule_;
   Nanoseconds latency_;
   std::vector<Nanoseconds> cost_, rank_;
   std::vector<Nanoseconds> start_;                  // of a task: when its last event fires
@@ -172,7 +182,11 @@ Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers) {
 }
 
 Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
-  return ListScheduler(graph, target, num_workers).run();
+  return ListScheduler(graph, target, num_workers, Rule::kPath).run();
+}
+
+Result<Schedule> schedule_longest_tail(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
+  return ListScheduler(graph, target, num_workers, Rule::kTail).run();
 }
 
 }  // namespace megartp::plan
