@@ -1,6 +1,8 @@
 // The trace file: see docs/trace.md for the layout.
+#include <algorithm>
 #include <array>
 #include <cstring>
+#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -148,7 +150,13 @@ struct RealField {
 };
 constexpr RealField kRealFields[] = {{"clock_resolution_ns", &TraceMeta::clock_resolution_ns},
                                      {"read_gb_per_s", &TraceMeta::read_gb_per_s},
-                                     {"gflops", &TraceMeta::gflops}};
+                                     {"gflops", &TraceMeta::gflops},
+                                     {"timed_ns", &TraceMeta::timed_ns}};
+// Traces of before it was there lack it.
+constexpr std::string_view kOptionalFields[] = {"timed_ns"};
+bool is_optional(std::string_view name) {
+  return std::ranges::find(kOptionalFields, name) != std::end(kOptionalFields);
+}
 
 std::string header_of(const Trace& t) {
   Json j;
@@ -186,8 +194,9 @@ Status read_header(std::string_view text, Trace& t) {
   std::vector<std::string_view> names{"shapes", "lanes", "ops", "kernel_edges"};
   for (const TextField& f : kTextFields) names.push_back(f.name);
   for (const NumberField& f : kNumberFields) names.push_back(f.name);
-  for (const RealField& f : kRealFields) names.push_back(f.name);
-  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names));
+  for (const RealField& f : kRealFields)
+    if (!is_optional(f.name)) names.push_back(f.name);
+  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names, kOptionalFields));
   for (const TextField& f : kTextFields) t.meta.*f.member = MEGARTP_TRY(fields.string(f.name));
   for (const NumberField& f : kNumberFields) {
     const Json& value = *fields.find(f.name);
@@ -195,9 +204,10 @@ Status read_header(std::string_view text, Trace& t) {
     t.meta.*f.member = value.get<uint64_t>();
   }
   for (const RealField& f : kRealFields) {
-    const Json& value = *fields.find(f.name);
-    if (!value.is_number()) return malformed_json(f.name, "expected a number");
-    t.meta.*f.member = value.get<double>();
+    const Json* value = fields.find(f.name);
+    if (value == nullptr) continue;
+    if (!value->is_number()) return malformed_json(f.name, "expected a number");
+    t.meta.*f.member = value->get<double>();
   }
   MEGARTP_TRY(read_list(fields, "shapes", 2, [&t](const Json& v) {
     const auto value = json_integer(v[1]);

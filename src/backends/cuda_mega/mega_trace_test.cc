@@ -1,0 +1,69 @@
+#include "backends/cuda_mega/mega_trace.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backends/cuda_common/global_timer.h"
+
+namespace megartp::cuda_mega {
+namespace {
+
+using testing::HasSubstr;
+
+// Worker 0: tasks 0 and 2; worker 1: task 1 and padding.
+KernelPlan plan_of_three_tasks() {
+  KernelPlan plan;
+  plan.num_workers = 2;
+  plan.queue_depth = 2;
+  plan.num_tasks = 3;
+  plan.instructions.resize(4);
+  for (const auto& [at, id] : {std::pair(0, 0U), {1, 2U}, {2, 1U}}) {
+    plan.instructions[static_cast<size_t>(at)].opcode = 0x20;
+    plan.instructions[static_cast<size_t>(at)].task_id = id;
+  }
+  return plan;
+}
+
+TEST(MegaTrace, HasARecordForEveryInstruction) {
+  const auto raw =
+      raw_trace(plan_of_three_tasks(),
+                std::vector<abi::MegaTraceRecord>{{1000, 1064, 2024}, {2056, 1160, 3080}, {1032, 1032, 1512}, {}});
+  ASSERT_TRUE(raw) << raw.error().to_string();
+  EXPECT_EQ(raw->clock_domain, "%globaltimer");
+  EXPECT_EQ(raw->resolution_ns, 32);
+  EXPECT_EQ(raw->begin, 1000U);
+  EXPECT_EQ(raw->end, 3080U);
+  EXPECT_EQ(raw->num_lost, 0U);
+  ASSERT_EQ(raw->tasks.size(), 3U);
+  EXPECT_EQ(raw->tasks[0].task_id, 0U);
+  EXPECT_EQ(raw->tasks[0].flags, abi::kTraceSent);
+  EXPECT_EQ(raw->tasks[2].worker, 1U);
+  EXPECT_EQ(raw->tasks[2].task_id, 1U);
+  // The loader saw the events of task 2 while the consumers were at task 0.
+  EXPECT_EQ(raw->tasks[1].visible, 1160U);
+  EXPECT_EQ(raw->tasks[1].ready, 2056U);
+}
+
+TEST(MegaTrace, CountsWhatIsMissing) {
+  const auto raw =
+      raw_trace(plan_of_three_tasks(), std::vector<abi::MegaTraceRecord>{{1000, 1064, 2024}, {}, {900, 0, 0}, {}});
+  ASSERT_TRUE(raw) << raw.error().to_string();
+  EXPECT_EQ(raw->num_lost, 2U);
+  EXPECT_EQ(raw->begin, 1000U);
+}
+
+TEST(MegaTrace, RefusesOtherCounts) {
+  EXPECT_THAT(raw_trace(plan_of_three_tasks(), std::vector<abi::MegaTraceRecord>(3)).error().message,
+              HasSubstr("3 trace records for 4 instructions"));
+  EXPECT_THAT(raw_trace(plan_of_three_tasks(), std::vector<abi::MegaTraceRecord>(4)).error().message,
+              HasSubstr("no trace records"));
+}
+
+TEST(GlobalTimer, StepIsTheSmallestDifference) {
+  EXPECT_EQ(cuda::smallest_step_ns({}), 1U);
+  EXPECT_EQ(cuda::smallest_step_ns({64, 64}), 1U);
+  EXPECT_EQ(cuda::smallest_step_ns({1000, 64, 128, 160, 64}), 32U);
+}
+
+}  // namespace
+}  // namespace megartp::cuda_mega
