@@ -70,6 +70,9 @@ struct MegaTraceRecord {
   uint64_t visible;  // a consumer saw the instruction
   uint64_t ready;    // its events were complete
   uint64_t done;     // its results were published
+  // The weight loader came to the instruction, and had asked for the last of its weights. Not recorded yet: 0.
+  uint64_t weights_begin, weights_end;
 };
+static_assert(sizeof(MegaTraceRecord) == 40);
 
 }  // namespace megartp::abi

@@ -31,6 +31,11 @@ Result<RawTrace> raw_trace(const KernelPlan& plan, std::span<const abi::MegaTrac
       raw.begin = std::min(raw.begin, visible);
       raw.end = std::max(raw.end, done);
       for (const uint64_t time : {r.visible, r.ready, r.done}) times.push_back(time);
+      if (r.weights_begin == 0 || r.weights_end < r.weights_begin) continue;
+      // It may be several instructions ahead of the consumers.
+      raw.roles.push_back({w, slot, abi::kTraceRoleWeights, 0, r.weights_begin, r.weights_end});
+      raw.begin = std::min(raw.begin, r.weights_begin);
+      raw.end = std::max(raw.end, r.weights_end);
     }
   if (raw.tasks.empty()) return make_error(ErrorCode::kInvalidArgument, "mega: the run left no trace records");
   raw.num_lost = plan.num_tasks - raw.tasks.size();

@@ -24,10 +24,15 @@ KernelPlan plan_of_three_tasks() {
   return plan;
 }
 
+abi::MegaTraceRecord record(uint64_t visible, uint64_t ready, uint64_t done, uint64_t weights_begin = 0,
+                            uint64_t weights_end = 0) {
+  return {visible, ready, done, weights_begin, weights_end};
+}
+
 TEST(MegaTrace, HasARecordForEveryInstruction) {
-  const auto raw =
-      raw_trace(plan_of_three_tasks(),
-                std::vector<abi::MegaTraceRecord>{{1000, 1064, 2024}, {2056, 1160, 3080}, {1032, 1032, 1512}, {}});
+  const auto raw = raw_trace(plan_of_three_tasks(),
+                             std::vector<abi::MegaTraceRecord>{
+                                 record(1000, 1064, 2024), record(2056, 1160, 3080), record(1032, 1032, 1512), {}});
   ASSERT_TRUE(raw) << raw.error().to_string();
   EXPECT_EQ(raw->clock_domain, "%globaltimer");
   EXPECT_EQ(raw->resolution_ns, 32);
@@ -44,9 +49,22 @@ TEST(MegaTrace, HasARecordForEveryInstruction) {
   EXPECT_EQ(raw->tasks[1].ready, 2056U);
 }
 
-TEST(MegaTrace, CountsWhatIsMissing) {
+TEST(MegaTrace, WeightsAreARoleWhereTheyAreRecorded) {
   const auto raw =
-      raw_trace(plan_of_three_tasks(), std::vector<abi::MegaTraceRecord>{{1000, 1064, 2024}, {}, {900, 0, 0}, {}});
+      raw_trace(plan_of_three_tasks(), std::vector<abi::MegaTraceRecord>{record(1000, 1064, 2024, 968, 1096),
+                                                                         record(2056, 1160, 3080, 1128, 1096),
+                                                                         record(1032, 1032, 1512, 0, 0),
+                                                                         {}});
+  ASSERT_TRUE(raw) << raw.error().to_string();
+  ASSERT_EQ(raw->roles.size(), 1U) << "not what runs backwards, nor what was not recorded";
+  EXPECT_EQ(raw->roles[0].slot, 0U);
+  EXPECT_EQ(raw->roles[0].role, abi::kTraceRoleWeights);
+  EXPECT_EQ(raw->begin, 968U) << "the loader came first";
+}
+
+TEST(MegaTrace, CountsWhatIsMissing) {
+  const auto raw = raw_trace(plan_of_three_tasks(),
+                             std::vector<abi::MegaTraceRecord>{record(1000, 1064, 2024), {}, record(900, 0, 0), {}});
   ASSERT_TRUE(raw) << raw.error().to_string();
   EXPECT_EQ(raw->num_lost, 2U);
   EXPECT_EQ(raw->begin, 1000U);
