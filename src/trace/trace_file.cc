@@ -1,8 +1,6 @@
 // The trace file: see docs/trace.md for the layout.
-#include <algorithm>
 #include <array>
 #include <cstring>
-#include <iterator>
 #include <limits>
 #include <utility>
 
@@ -147,16 +145,12 @@ constexpr NumberField kNumberFields[] = {
 struct RealField {
   std::string_view name;
   double TraceMeta::* member;
+  bool is_optional = false;  // traces of before it was there lack it
 };
 constexpr RealField kRealFields[] = {{"clock_resolution_ns", &TraceMeta::clock_resolution_ns},
                                      {"read_gb_per_s", &TraceMeta::read_gb_per_s},
                                      {"gflops", &TraceMeta::gflops},
-                                     {"timed_ns", &TraceMeta::timed_ns}};
-// Traces of before it was there lack it.
-constexpr std::string_view kOptionalFields[] = {"timed_ns"};
-bool is_optional(std::string_view name) {
-  return std::ranges::find(kOptionalFields, name) != std::end(kOptionalFields);
-}
+                                     {"timed_ns", &TraceMeta::timed_ns, true}};
 
 std::string header_of(const Trace& t) {
   Json j;
@@ -194,9 +188,9 @@ Status read_header(std::string_view text, Trace& t) {
   std::vector<std::string_view> names{"shapes", "lanes", "ops", "kernel_edges"};
   for (const TextField& f : kTextFields) names.push_back(f.name);
   for (const NumberField& f : kNumberFields) names.push_back(f.name);
-  for (const RealField& f : kRealFields)
-    if (!is_optional(f.name)) names.push_back(f.name);
-  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names, kOptionalFields));
+  std::vector<std::string_view> optional;
+  for (const RealField& f : kRealFields) (f.is_optional ? optional : names).push_back(f.name);
+  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names, optional));
   for (const TextField& f : kTextFields) t.meta.*f.member = MEGARTP_TRY(fields.string(f.name));
   for (const NumberField& f : kNumberFields) {
     const Json& value = *fields.find(f.name);
