@@ -19,20 +19,8 @@ conformance=${4:-}
 here=$(dirname "$0")
 model=glm52-attention-pre
 mkdir -p "$out" || exit 5
-failed=()
-
-# step NAME COMMAND...: its output is kept; a status other than 0 is remembered.
-step() {
-  local name=$1 status
-  shift
-  printf '\n== %s: %s\n' "$name" "$*"
-  "$@" 2>&1 | tee "$out/$name.txt"
-  status=${PIPESTATUS[0]}
-  if [[ $status -ne 0 ]]; then
-    printf '== %s: exit status %s\n' "$name" "$status"
-    failed+=("$name")
-  fi
-}
+# shellcheck source=bench/device/steps.sh
+source "$here/steps.sh"
 
 # --- is it right?
 step doctor "$megartp" doctor
@@ -73,9 +61,4 @@ fi
 step bench_pdl "$megartp" bench "$model" --pdl-case 1 --pdl-case 2 --repeat 200 --no-same
 step bench_tune "$megartp" bench "$model" --tune-edges --repeat 200 --no-progress
 
-printf '\n'
-if [[ ${#failed[@]} -ne 0 ]]; then
-  printf 'failed: %s\n' "${failed[*]}"
-  exit 1
-fi
-printf 'all steps passed\n'
+end_steps

@@ -1,9 +1,9 @@
-// Trace records: what whoever runs tasks writes down of each, in ticks of its own clock. Plain data, same layout for
-// host and device; cpu-threads and device frames fill them, trace/from_plan.h and trace/from_kernels.h read them.
+// Trace records: what whoever runs tasks writes down of each, in ticks of its own clock. Plain data; trace/from_plan.h
+// reads them. cpu-threads writes them as they are; of the persistent kernel's tasks, whose place says the rest, they
+// are made of abi/mega.h's MegaTraceRecord. CTAs of ordinary kernels have abi/kernel_trace.h.
 //
 // TraceRecord (48 bytes, one a task):      worker | slot | task_id | flags | visible | ready | done | 0
 // TraceRoleRecord (32 bytes, as many):     worker | slot | role | 0 | begin | end
-// CtaTraceRecord (48 bytes, one a CTA):    kernel | cta | sm | 0 | enter | inputs | done | 0
 //
 // visible: the worker has the instruction; ready: its waits are over; done: the tile is computed, its signals are still
 // to be sent, so that done comes before the ready of every task that it lets go on. All of one run, one clock.
@@ -44,17 +44,5 @@ struct alignas(16) TraceRoleRecord {
   uint64_t end;
 };
 static_assert(sizeof(TraceRoleRecord) == 32);
-
-struct alignas(16) CtaTraceRecord {
-  uint32_t kernel;  // of the launch plan
-  uint32_t cta;     // linear index in the grid
-  uint32_t sm;
-  uint32_t reserved0;
-  uint64_t enter;
-  uint64_t inputs;
-  uint64_t done;
-  uint64_t reserved1;
-};
-static_assert(sizeof(CtaTraceRecord) == 48);
 
 }  // namespace megartp::abi

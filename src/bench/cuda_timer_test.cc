@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "bench/cold_trace.h"
 #include "bench/edge_tuning.h"
 #include "bench/replay_check.h"
 #include "launch/fake_families.h"
@@ -72,6 +73,12 @@ class CudaTimerTest : public testing::Test {
     auto timer = CudaTimer::create(small_config(), {}, 6, weights_, options, context_);
     EXPECT_TRUE(timer) << timer.error().to_string();
     return timer ? std::move(*timer) : nullptr;
+  }
+
+  Result<glm52::LayerRun> make_run() const {
+    const ShapeEnv shapes = *glm52::decode_shapes(3, 70, 1);
+    auto inputs = MEGARTP_TRY(glm52::synth_inputs(small_config(), {}, shapes, 1));
+    return glm52::make_layer_run(small_config(), {}, 6, std::move(inputs), weights_);
   }
 
   FakeDriver fake_;
@@ -181,10 +188,7 @@ TEST_F(CudaTimerTest, TunesEdges) {
 }
 
 TEST_F(CudaTimerTest, ReplaysOfAllBackendsAreCompared) {
-  const ShapeEnv shapes = *glm52::decode_shapes(3, 70, 1);
-  auto inputs = glm52::synth_inputs(small_config(), {}, shapes, 1);
-  ASSERT_TRUE(inputs);
-  const auto run = glm52::make_layer_run(small_config(), {}, 6, std::move(*inputs), weights_);
+  const auto run = make_run();
   ASSERT_TRUE(run) << run.error().to_string();
   ReplayOptions options;
   options.launch = base_;
@@ -197,6 +201,36 @@ TEST_F(CudaTimerTest, ReplaysOfAllBackendsAreCompared) {
   EXPECT_THAT(report->tensors, testing::IsSupersetOf({"q_out", "logits", "index_k_cache", "mla_kv_cache"}));
   EXPECT_TRUE(report->mismatches.empty());
   EXPECT_EQ(fake_.launches.size(), 20U);
+}
+
+TEST_F(CudaTimerTest, TracesColdReplaysInTurnWithPlainOnes) {
+  fake_.global_bytes["megartp_kernel_trace"] = sizeof(abi::KernelTraceTarget);
+  const auto run = make_run();
+  ASSERT_TRUE(run) << run.error().to_string();
+  const auto plan = std::make_shared<const LaunchPlan>(*build_launch_plan(run->graph, run->inputs.shapes, base_));
+  {
+    ColdTraceOptions options;
+    options.num_copies = 3;
+    options.num_warm_up = 2;
+    options.num_traces = 4;
+    options.num_pairs = 6;
+    options.compile = compile_;
+    const auto cold = trace_cold_replay(*run, plan, options, context_);
+    ASSERT_TRUE(cold) << cold.error().to_string() << cold.error().details;
+    EXPECT_EQ(cold->plain_us.n, 6U);
+    EXPECT_EQ(cold->traced_us.n, 6U);
+    EXPECT_EQ(cold->device, context_->info().name);
+    size_t num_ctas = 0;
+    for (const LaunchKernel& k : plan->kernels) num_ctas += size_t{k.kernel.grid[0]} * k.kernel.grid[1];
+    EXPECT_EQ(cold->raw.ctas.size(), num_ctas);
+    EXPECT_EQ(cold->raw.ctas[0].done, 0U) << "no kernel ran here";
+    // Pairs with their warm-up, traces, and one of each kind to compare what they wrote. No copy comes twice in a row.
+    ASSERT_EQ(fake_.launches.size(), 16U + 4U + 2U);
+    for (size_t i = 1; i < 20; ++i) EXPECT_NE(fake_.launches[i], fake_.launches[i - 1]) << i;
+    EXPECT_EQ(std::set(fake_.launches.begin(), fake_.launches.begin() + 16).size(), 6U) << "every copy, both ways";
+  }
+  context_.reset();
+  EXPECT_EQ(fake_.num_alive(), 0U);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "backends/cuda_common/driver.h"
+#include "backends/cuda_graph/kernel_trace.h"
 #include "backends/cuda_graph/prepare.h"
 #include "launch/launch_text.h"
 
@@ -13,21 +14,12 @@ namespace {
 
 constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
 
-Result<std::shared_ptr<const LaunchPlan>> make_plan(const glm52::LayerRun& run, const std::string& backend,
-                                                    const LaunchArgs& args) {
-  LaunchOptions options = MEGARTP_TRY(to_launch_options(args));
-  options.mode = MEGARTP_TRY(parse_launch_mode(backend));
-  const cuda::DeviceInfo gpu = MEGARTP_TRY(cuda::device_info(*MEGARTP_TRY(cuda::driver()), 0));
-  options.target = {static_cast<uint32_t>(gpu.num_sms), gpu.smem_per_cta};
-  return std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run.graph, run.inputs.shapes, options)));
-}
-
 Json range_json(const cuda_graph::TimeRange& range) { return {range.first_ns, range.last_ns}; }
 
-Json trace_json(const bench::ColdTrace& traced, const std::string& file) {
+Json trace_json(const bench::ColdTrace& traced, const cuda_graph::KernelTrace& trace, const std::string& file) {
   Json j{{"file", file}, {"plain_us", traced.plain_us.median}, {"traced_us", traced.traced_us.median}};
   j["kernels"] = Json::array();
-  for (const cuda_graph::KernelSummary& s : cuda_graph::summarize(traced.trace))
+  for (const cuda_graph::KernelSummary& s : cuda_graph::summarize(trace))
     j["kernels"].push_back({{"kernel", s.name},
                             {"ctas", s.num_ctas},
                             {"sms", s.num_sms},
@@ -46,9 +38,18 @@ Result<uint32_t> check_gpu() {
   return static_cast<uint32_t>(MEGARTP_TRY(cuda::device_info(*api, 0)).num_sms);
 }
 
+Result<std::shared_ptr<const LaunchPlan>> make_launch_plan(const glm52::LayerRun& run, const std::string& backend,
+                                                           const LaunchArgs& args) {
+  LaunchOptions options = MEGARTP_TRY(to_launch_options(args));
+  options.mode = MEGARTP_TRY(parse_launch_mode(backend));
+  const cuda::DeviceInfo gpu = MEGARTP_TRY(cuda::device_info(*MEGARTP_TRY(cuda::driver()), 0));
+  options.target = {static_cast<uint32_t>(gpu.num_sms), gpu.smem_per_cta};
+  return std::make_shared<const LaunchPlan>(MEGARTP_TRY(build_launch_plan(run.graph, run.inputs.shapes, options)));
+}
+
 Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
                                                    const LaunchArgs& args, bool fuzz, const CommonOptions& common) {
-  auto plan = MEGARTP_TRY(make_plan(run, backend, args));
+  auto plan = MEGARTP_TRY(make_launch_plan(run, backend, args));
   if (common.verbose) std::cerr << explain(*plan);
   CudaGraphOptions host;
   if (fuzz) host.compile.more_options.emplace_back("-DMEGARTP_FUZZ=1");
@@ -57,18 +58,18 @@ Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, c
 
 Status trace_kernels(const glm52::LayerRun& run, const std::string& backend, const LaunchArgs& args,
                      const std::string& file, Json* json) {
-  const auto plan = MEGARTP_TRY(make_plan(run, backend, args));
+  const auto plan = MEGARTP_TRY(make_launch_plan(run, backend, args));
   const bench::ColdTrace traced = MEGARTP_TRY(bench::trace_cold_replay(run, plan));
-  MEGARTP_TRY(write_output(file, cuda_graph::to_csv(traced.trace)));
+  const cuda_graph::KernelTrace trace = MEGARTP_TRY(cuda_graph::decode_kernel_trace(*plan, traced.raw.ctas));
+  MEGARTP_TRY(write_output(file, cuda_graph::to_csv(trace)));
   if (json != nullptr) {
-    *json = trace_json(traced, file);
+    *json = trace_json(traced, trace, file);
     return {};
   }
   std::cout << fmt::format(
       "\none cold replay of {}, us after the first CTA entered; every CTA: {}\n{}"
       "median of {} cold replays: {:.2f} us, with the trace {:.2f} us\n",
-      backend, file, cuda_graph::to_table(traced.trace), traced.plain_us.n, traced.plain_us.median,
-      traced.traced_us.median);
+      backend, file, cuda_graph::to_table(trace), traced.plain_us.n, traced.plain_us.median, traced.traced_us.median);
   return {};
 }
 

@@ -14,6 +14,9 @@ namespace megartp::cli {
 bool is_launch_backend(std::string_view backend);
 // SMs of this machine's GPU. kUnsupported, with a sentence that says what is missing, where no GPU can be used.
 Result<uint32_t> check_gpu();
+// For this machine's GPU.
+Result<std::shared_ptr<const LaunchPlan>> make_launch_plan(const glm52::LayerRun& run, const std::string& backend,
+                                                           const LaunchArgs& args);
 Result<std::unique_ptr<Executable>> prepare_launch(const glm52::LayerRun& run, const std::string& backend,
                                                    const LaunchArgs& args, bool fuzz, const CommonOptions& common);
 // One cold replay of the backend, of which every CTA's times go to a CSV file; with `json` a summary into it, else a

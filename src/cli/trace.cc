@@ -25,8 +25,10 @@ Json trace_summary_json(const trace::AnalysedTrace& t) {
          {"clock_resolution_ns", m.clock_resolution_ns}};
   for (const auto& [name, value] : m.shapes) j["shapes"][name] = value;
   j["span_ns"] = m.span_ns;
+  if (m.timed_ns > 0) j["timed_ns"] = m.timed_ns;
   j["lost"] = m.num_lost;
   j["lanes"] = t.trace.lanes.size();
+  j["units"] = t.analysis.num_units;
   j["tasks"] = t.trace.tasks.size();
   j["events"] = t.trace.events.size();
   j["critical_path"] = {{"links", t.analysis.critical.size()}, {"sum_ns", t.analysis.critical_ns()}};
@@ -59,7 +61,7 @@ std::string trace_summary_line(const trace::AnalysedTrace& t) {
       links += fmt::format("{}{} {:.1f}", links.empty() ? "" : " + ", to_string(static_cast<trace::LinkKind>(k)),
                            static_cast<double>(t.analysis.link_ns[k]) / 1e3);
   return fmt::format("{} tasks on {} lanes, {:.1f} us; critical path {:.1f} us = {}", t.trace.tasks.size(),
-                     t.trace.lanes.size(), static_cast<double>(t.trace.meta.span_ns) / 1e3,
+                     t.analysis.num_units, static_cast<double>(t.trace.meta.span_ns) / 1e3,
                      static_cast<double>(t.analysis.critical_ns()) / 1e3, links);
 }
 

@@ -1,4 +1,6 @@
 // megartp trace record: runs a layer with recording on and saves the trace; --cost compares with recording off.
+#include "cli/trace_record.h"
+
 #include <algorithm>
 #include <fstream>
 #include <iostream>
@@ -10,29 +12,12 @@
 #include "bench/statistics.h"
 #include "cli/layer_weights.h"
 #include "cli/plan_build.h"
+#include "cli/run_launch.h"
 #include "cli/trace.h"
-#include "models/glm52/layer_run.h"
 #include "trace/from_plan.h"
 
 namespace megartp::cli {
 namespace {
-
-struct RecordArgs {
-  CommonOptions common;
-  ModelOptions model;
-  BatchOptions batch;
-  PlanOptions plan;
-  std::string weights;
-  std::string backend = "cpu-threads";
-  std::string schedule = "static";
-  std::string name;
-  std::string output;
-  uint64_t seed = 1;
-  int64_t repeat = 5;
-  std::string pick = "median";
-  uint32_t records = 0;  // a worker; 0: as many as there can be
-  int64_t cost = 0;
-};
 
 // "Some CPU @ 3 GHz, 2 threads"
 std::string machine_name() {
@@ -57,18 +42,13 @@ struct Recorder {
 };
 
 Result<std::unique_ptr<Recorder>> make_recorder(const RecordArgs& a) {
-  const Model model = MEGARTP_TRY(load_model(a.model));
-  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
-  glm52::Inputs inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
-  glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
   auto recorder = std::make_unique<Recorder>(Recorder {
-    MEGARTP_TRY(
-        glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights)))
+    MEGARTP_TRY(make_record_run(a))
     , {}, nullptr
   });
   PlanOptions plan = a.plan;
   if (plan.workers == 0 && plan.target == "cpu") plan.workers = std::max(1U, std::thread::hardware_concurrency());
-  recorder->built = MEGARTP_TRY(build_plan(recorder->run.graph, shapes, plan));
+  recorder->built = MEGARTP_TRY(build_plan(recorder->run.graph, recorder->run.inputs.shapes, plan));
   CpuThreadsOptions threads;
   threads.timeout = std::chrono::milliseconds(MEGARTP_TRY(env_timeout_ms()));
   threads.schedule = MEGARTP_TRY(parse_schedule(a.schedule));
@@ -97,11 +77,6 @@ Result<RawTrace> record_one(Recorder& recorder, int64_t repeat, bool shortest) {
   return std::move(*picked);
 }
 
-struct RecordingCost {
-  double without_ns = 0, with_ns = 0;  // medians
-  double ratio = 0;                    // of the medians
-};
-
 // Runs with and without recording in turn, so that what else the machine does meets both; which goes first alternates.
 Result<RecordingCost> measure_cost(Recorder& recorder, int64_t pairs) {
   std::vector<double> without, with;
@@ -110,57 +85,84 @@ Result<RecordingCost> measure_cost(Recorder& recorder, int64_t pairs) {
     MEGARTP_TRY(recorder.record(on));
     (on ? with : without).push_back(MEGARTP_TRY(recorder.execution->run(false)).wall_ns);
   }
-  RecordingCost cost;
-  cost.without_ns = bench::summarize(std::move(without)).median;
-  cost.with_ns = bench::summarize(std::move(with)).median;
-  cost.ratio = cost.with_ns / cost.without_ns;
-  return cost;
+  return RecordingCost{pairs, bench::summarize(std::move(without)).median, bench::summarize(std::move(with)).median};
 }
 
-Result<trace::AnalysedTrace> record(const RecordArgs& a, Recorder& recorder) {
-  const RawTrace raw = MEGARTP_TRY(record_one(recorder, a.repeat, a.pick == "shortest"));
+Result<Recording> record_on_threads(const RecordArgs& a) {
+  const std::unique_ptr<Recorder> recorder = MEGARTP_TRY(make_recorder(a));
+  const RawTrace raw = MEGARTP_TRY(record_one(*recorder, a.repeat, a.is_shortest()));
   trace::TraceMeta meta;
   meta.name = a.name.empty() ? a.backend : a.name;
   meta.backend = a.backend;
   meta.machine = machine_name();
   meta.schedule = a.schedule;
-  trace::AnalysedTrace t;
-  t.trace =
-      MEGARTP_TRY(trace::trace_of_plan(*recorder.built.plan, task_costs(*recorder.built.tasks), raw, std::move(meta)));
-  t.analysis = trace::analyse(t.trace);
-  return t;
+  Recording recording;
+  recording.trace = MEGARTP_TRY(
+      trace::trace_of_plan(*recorder->built.plan, task_costs(*recorder->built.tasks), raw, std::move(meta)));
+  if (a.cost > 0) recording.cost = MEGARTP_TRY(measure_cost(*recorder, a.cost));
+  return recording;
+}
+
+bool is_gpu_backend(const RecordArgs& a) { return a.backend == "mega" || is_launch_backend(a.backend); }
+
+// Options that do not go together: the sentence, or nothing.
+std::string_view misused_record_options(const RecordArgs& a) {
+  if (is_gpu_backend(a) && a.threads_given) return "trace record: --schedule and --records go with cpu-threads";
+  if (!is_launch_backend(a.backend) && a.launch_given)
+    return "trace record: --edge, --level and --only go with the backends serial, pdl, dag and cmp";
+  if (is_launch_backend(a.backend) && a.packing_given)
+    return "trace record: --target, --workers, --packer, --finalizer and --events are for cpu-threads and mega";
+  if (a.backend != "mega" && a.mega.is_ordinary) return "trace record: --ordinary-launch goes with the backend mega";
+  if (a.backend == "mega" && a.finalizer_given && a.plan.finalizer != "tasks")
+    return "trace record: the persistent kernel runs plans with --finalizer tasks only";
+  return {};
+}
+
+void print_recording(const RecordArgs& a, const trace::AnalysedTrace& t, const RecordingCost& cost) {
+  std::cout << fmt::format("{}: {}\n", a.output, trace_summary_line(t));
+  if (t.trace.meta.num_lost != 0)
+    std::cout << fmt::format("{} records were lost{}\n", t.trace.meta.num_lost,
+                             is_gpu_backend(a) ? "" : ": the buffers were full (--records)");
+  if (cost.pairs > 0)
+    std::cout << fmt::format("recording: {:.1f} us with, {:.1f} us without it, {:+.2f} % (medians of {} runs each)\n",
+                             cost.with_ns / 1e3, cost.without_ns / 1e3, 100 * (cost.ratio() - 1), cost.pairs);
 }
 
 int run_record(const RecordArgs& a) {
   constexpr std::string_view kName = "trace-record";
-  if (a.backend != "cpu-threads")
+  if (a.backend != "cpu-threads" && !is_gpu_backend(a))
     return print_error(
         Error{ErrorCode::kUnsupported, fmt::format("trace record: backend '{}' does not record", a.backend)}, a.common,
         kName);
-  const std::unique_ptr<Recorder> recorder = value_or_exit(make_recorder(a), a.common, kName);
-  const trace::AnalysedTrace t = value_or_exit(record(a, *recorder), a.common, kName);
+  if (const std::string_view misuse = misused_record_options(a); !misuse.empty())
+    return print_error(Error{ErrorCode::kInvalidArgument, std::string(misuse)}, a.common, kName);
+  Recording recording = value_or_exit(is_gpu_backend(a) ? record_on_gpu(a) : record_on_threads(a), a.common, kName);
+  trace::AnalysedTrace t;
+  t.trace = std::move(recording.trace);
+  t.analysis = trace::analyse(t.trace);
   value_or_exit(save_trace(t.trace, a.output), a.common, kName);
-  RecordingCost cost;
-  if (a.cost > 0) cost = value_or_exit(measure_cost(*recorder, a.cost), a.common, kName);
   if (a.common.json) {
     Json j = trace_summary_json(t);
     j["file"] = a.output;
-    if (a.cost > 0)
+    const RecordingCost& cost = recording.cost;
+    if (cost.pairs > 0)
       j["cost"] = {
-          {"pairs", a.cost}, {"without_ns", cost.without_ns}, {"with_ns", cost.with_ns}, {"ratio", cost.ratio}};
+          {"pairs", cost.pairs}, {"without_ns", cost.without_ns}, {"with_ns", cost.with_ns}, {"ratio", cost.ratio()}};
     return print_json(kName, std::move(j));
   }
-  if (a.common.quiet) return 0;
-  std::cout << fmt::format("{}: {}\n", a.output, trace_summary_line(t));
-  if (t.trace.meta.num_lost != 0)
-    std::cout << fmt::format("{} records were lost: the buffers were full (--records)\n", t.trace.meta.num_lost);
-  if (a.cost > 0)
-    std::cout << fmt::format("recording: {:.1f} us with, {:.1f} us without it, {:+.2f} % (medians of {} runs each)\n",
-                             cost.with_ns / 1e3, cost.without_ns / 1e3, 100 * (cost.ratio - 1), a.cost);
+  if (!a.common.quiet) print_recording(a, t, recording.cost);
   return 0;
 }
 
 }  // namespace
+
+Result<glm52::LayerRun> make_record_run(const RecordArgs& a) {
+  const Model model = MEGARTP_TRY(load_model(a.model));
+  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(a.batch.m, a.batch.kv, a.batch.num_requests()));
+  glm52::Inputs inputs = MEGARTP_TRY(glm52::synth_inputs(model.config, model.options, shapes, a.seed));
+  glm52::Weights weights = MEGARTP_TRY(load_layer_weights(model.config, a.model.layer, a.weights, a.common));
+  return glm52::make_layer_run(model.config, model.options, a.model.layer, std::move(inputs), std::move(weights));
+}
 
 Command add_trace_record_command(CLI::App& trace) {
   auto args = std::make_shared<RecordArgs>();
@@ -171,13 +173,16 @@ Command add_trace_record_command(CLI::App& trace) {
   add_batch_options(*app, a.batch);
   add_plan_options(*app, a.plan, "cpu");
   app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one");
-  app->add_option("--backend", a.backend, "Backend: cpu-threads")->capture_default_str();
+  app->add_option("--backend", a.backend, "Backend: cpu-threads; on a GPU serial, pdl, dag, cmp, mega")
+      ->capture_default_str();
   app->add_option("--schedule", a.schedule, "Static queues, or schedulers that hand out tasks")
       ->check(CLI::IsMember({"static", "dynamic"}))
       ->capture_default_str();
+  add_launch_options(*app, a.launch);
+  add_mega_options(*app, a.mega);
   app->add_option("--name", a.name, "How reports call the trace (default: the backend)");
   app->add_option("--seed", a.seed, "Seed of the inputs")->capture_default_str();
-  app->add_option("--repeat", a.repeat, "Runs, after one to warm up")
+  app->add_option("--repeat", a.repeat, "Runs that are recorded, after warming up")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app->add_option("--pick", a.pick, "Which run is saved; the shortest is the one that other programs disturbed least")
@@ -185,14 +190,26 @@ Command add_trace_record_command(CLI::App& trace) {
       ->capture_default_str();
   app->add_option("--records", a.records, "Room of each worker, tasks (default: as many as there can be)")
       ->check(CLI::Range(1U, 1U << 24));
-  app->add_option("--cost", a.cost, "Measure what recording costs: so many runs with and without it, in turn")
+  app->add_option(
+         "--cost", a.cost,
+         "Measure what recording costs: so many runs with and without it, in turn (on a GPU always, 50 by default)")
       ->check(CLI::Range(1, 10000));
   app->add_option("-o,--output", a.output, "Trace file to write")->required();
   app->footer(
       "Examples:\n"
       "  megartp trace record glm52-attention-pre -o layer.trace\n"
-      "  megartp trace record glm52-attention-pre --packer round-robin --cost 50 -o other.trace");
-  return {app, [args] { return run_record(*args); }};
+      "  megartp trace record glm52-attention-pre --packer round-robin --cost 50 -o other.trace\n"
+      "  megartp trace record glm52-attention-pre --backend cmp --repeat 20 -o cmp.trace");
+  return {app, [args, app] {
+            args->threads_given = app->count("--schedule") + app->count("--records") > 0;
+            args->launch_given = app->count("--edge") + app->count("--level") + app->count("--only") > 0;
+            args->packing_given = app->count("--target") + app->count("--workers") + app->count("--packer") +
+                                      app->count("--finalizer") + app->count("--events") >
+                                  0;
+            args->target_given = app->count("--target") > 0;
+            args->finalizer_given = app->count("--finalizer") > 0;
+            return run_record(*args);
+          }};
 }
 
 }  // namespace megartp::cli

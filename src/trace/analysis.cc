@@ -54,8 +54,10 @@ class UnitIdle {
     const TraceTask& task = trace_.tasks[t];
     const IdleReason no_wait = has_started_ ? IdleReason::kQueue : IdleReason::kStart;
     has_started_ = true;
-    count(no_wait, task.visible_ns);
     const Binding& binding = deps_.binding(t);
+    // A CTA that is not there yet waits as well: there or not, its kernel cannot go on before its producers are done.
+    const bool is_kernel = !trace_.kernel_edges.empty() && binding.task != kNoTraceTask;
+    if (!is_kernel) count(no_wait, task.visible_ns);
     if (binding.task == kNoTraceTask) {
       count(no_wait, task.ready_ns);
       return;
@@ -71,7 +73,11 @@ class UnitIdle {
       out_.idle_ns[static_cast<size_t>(IdleReason::kProducer)] += met - cursor_ - useful;
       cursor_ = met;
     }
-    count(IdleReason::kLatency, task.ready_ns);
+    count(!is_kernel                   ? IdleReason::kLatency
+          : !deps_.waited_for_event(t) ? IdleReason::kQueue
+          : task.visible_ns >= met     ? IdleReason::kLaunch
+                                       : IdleReason::kLatency,
+          task.ready_ns);
   }
 
   const Trace& trace_;
@@ -89,6 +95,7 @@ std::string_view to_string(IdleReason reason) {
     case IdleReason::kQueue: return "between tasks";
     case IdleReason::kProducer: return "wait for producers";
     case IdleReason::kLatency: return "event latency";
+    case IdleReason::kLaunch: return "launch of a kernel";
     case IdleReason::kPrefetch: return "wait while weights come";
     case IdleReason::kEnd: return "no work left";
   }

@@ -37,10 +37,11 @@ enum class IdleReason : uint8_t {
   kQueue,     // between tasks, nothing to wait for: fetching, signalling
   kProducer,  // waiting for an event whose signallers were not done
   kLatency,   // they were; the signal was on its way or not noticed yet
+  kLaunch,    // they were; the kernel was launched after them
   kPrefetch,  // waiting, while weights came in: useful
   kEnd,       // the unit's work was over
 };
-inline constexpr uint32_t kIdleReasons = 6;
+inline constexpr uint32_t kIdleReasons = 7;
 std::string_view to_string(IdleReason reason);  // "start", "queue", ...: a few words for tables
 
 // Time during which both ops had a task running.

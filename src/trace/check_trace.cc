@@ -47,8 +47,9 @@ Status check_names(const Trace& t) {
        {&m.name, &m.backend, &m.graph, &m.machine, &m.target, &m.packer, &m.schedule, &m.clock_domain})
     if (!is_text(*s)) return bad_trace("a name of the run is not plain text");
   if (!(m.clock_resolution_ns >= 0 && m.clock_resolution_ns < 1e18) ||
-      !(m.read_gb_per_s >= 0 && m.read_gb_per_s < 1e18) || !(m.gflops >= 0 && m.gflops < 1e18))
-    return bad_trace("clock resolution or rates are no possible numbers");
+      !(m.read_gb_per_s >= 0 && m.read_gb_per_s < 1e18) || !(m.gflops >= 0 && m.gflops < 1e18) ||
+      !(m.timed_ns >= 0 && m.timed_ns < 1e18))
+    return bad_trace("clock resolution, time or rates are no possible numbers");
   const auto names_ok = [](const auto& list, auto name) {
     return std::ranges::all_of(list, [&](const auto& item) { return is_text(name(item)); });
   };

@@ -7,6 +7,9 @@ namespace megartp::trace {
 Dependencies::Dependencies(const Trace& trace)
     : trace_(trace), bindings_(trace.tasks.size()), senders_(trace.events.size()) {
   for (uint32_t e = 0; e < trace.events.size(); ++e) resolve(e);
+  if (trace.kernel_edges.empty()) return;
+  first_enter_ns_.assign(trace.ops.size(), trace.meta.span_ns);
+  for (const TraceTask& t : trace.tasks) first_enter_ns_[t.op] = std::min(first_enter_ns_[t.op], t.visible_ns);
 }
 
 void Dependencies::resolve(uint32_t event) {

@@ -24,9 +24,13 @@ class Dependencies {
   explicit Dependencies(const Trace& trace);
 
   const Binding& binding(uint32_t task) const { return bindings_[task]; }
-  // The task before it on its lane.
+  // The task before it on its lane, which it had to wait for. A CTA did not wait for one that had left before its
+  // kernel's first CTA entered anywhere.
   uint32_t before_on_lane(uint32_t task) const {
-    return task > 0 && trace_.tasks[task - 1].lane == trace_.tasks[task].lane ? task - 1 : kNoTraceTask;
+    if (task == 0 || trace_.tasks[task - 1].lane != trace_.tasks[task].lane) return kNoTraceTask;
+    const bool waited =
+        first_enter_ns_.empty() || trace_.tasks[task - 1].done_ns > first_enter_ns_[trace_.tasks[task].op];
+    return waited ? task - 1 : kNoTraceTask;
   }
   // Whether the task was let go by its events (true), or by its lane's being free.
   bool waited_for_event(uint32_t task) const;
@@ -43,6 +47,7 @@ class Dependencies {
   const Trace& trace_;
   std::vector<Binding> bindings_;
   std::vector<std::vector<uint32_t>> senders_;
+  std::vector<uint64_t> first_enter_ns_;  // of kernels; empty: the run of a plan
   uint64_t num_unresolved_ = 0;
 };
 

@@ -19,8 +19,8 @@ struct AnalysedTrace {
   Analysis analysis;
 };
 
-// Perfetto's protobuf (https://ui.perfetto.dev): a process a trace; a track a lane, one for each role, one for the
-// critical path.
+// Perfetto's protobuf (https://ui.perfetto.dev): a process a trace; a track a worker or SM, or several where its tasks
+// overlap, one for each role, one for the critical path.
 std::string to_perfetto(std::span<const AnalysedTrace> traces);
 // Chrome's trace event JSON (chrome://tracing, Perfetto), the same tracks.
 std::string to_chrome(std::span<const AnalysedTrace> traces);
@@ -34,11 +34,21 @@ std::string to_html(std::span<const AnalysedTrace> traces);
 
 struct TextOptions {
   uint32_t width = 100;     // columns
-  uint32_t max_lanes = 40;  // more are left out
+  uint32_t max_lanes = 40;  // workers or SMs; more are left out
   bool color = false;
 };
-// A chart of the lanes and what analyse() found.
+// A chart of the workers or SMs and what analyse() found.
 std::string to_text(const AnalysedTrace& trace, const TextOptions& options);
+
+// --- workers and SMs ---
+
+// An SM has a lane for each CTA that it held at once, most of which wait most of the time: people are shown one row a
+// worker or SM, in which only work that overlaps needs room beside each other.
+struct TraceUnits {
+  std::vector<std::string> names;  // of its first lane, in the order of lanes
+  std::vector<uint32_t> of_lane;   // index into names
+};
+TraceUnits units_of(const Trace& trace);
 
 // --- tracks ---
 
@@ -50,11 +60,11 @@ struct TrackSpan {
 // Spans in order, none beginning before the last one ended.
 struct Track {
   std::string name;
-  uint32_t lane = 0;
+  uint32_t unit = 0;  // into TraceUnits::names
   uint32_t role = 0;  // 0: tasks
   std::vector<TrackSpan> spans;
 };
-// Tracks of tasks in the order of lanes; a lane whose tasks overlap has several. Then those of the roles.
+// Tracks of tasks in the order of units; one whose tasks overlap has several. Then those of the roles.
 std::vector<Track> lay_out(const Trace& trace);
 
 // "B0.gemm compute", "wait e12 A0", "launch": what a link of the critical path is called.

@@ -52,7 +52,7 @@ TEST(Tracks, HoldEverySpanOnceAndNoneOverlap) {
           continue;
         }
         ++seen[s.item];
-        EXPECT_EQ(t.tasks[s.item].lane, track.lane);
+        EXPECT_EQ(units_of(t).of_lane[t.tasks[s.item].lane], track.unit);
         EXPECT_EQ(t.tasks[s.item].ready_ns, s.begin_ns);
       }
     }
@@ -111,6 +111,33 @@ TEST(ViewerJson, NamesOnlyWhoDidSignal) {
   t.events[0].signals = {{0, 1}, {1, 1}};
   const auto json = nlohmann::json::parse(to_viewer_json(std::vector{analysed(t)}));
   EXPECT_EQ(json["traces"][0]["events"][0]["signallers"], nlohmann::json({1}));
+}
+
+// Two CTAs on one SM, the second there early; a third on another one.
+Trace shared_sm() {
+  Trace t = testing::two_lanes();
+  t.lanes = {{"SM 4", 4}, {"SM 4 (2)", 4}, {"SM 7", 7}};
+  t.ops = {{"A0", "add"}, {"L7.B0", "gemm"}};
+  t.kernel_edges = {{0, 1, "prefetch"}};
+  t.tasks = {{.id = 0, .lane = 0, .position = 0, .op = 0, .visible_ns = 0, .ready_ns = 10, .done_ns = 100},
+             {.id = 0, .lane = 1, .position = 0, .op = 1, .visible_ns = 20, .ready_ns = 110, .done_ns = 300},
+             {.id = 1, .lane = 2, .position = 0, .op = 0, .visible_ns = 0, .ready_ns = 10, .done_ns = 105}};
+  t.events = {{"A0 done", {{0, 1}, {2, 1}}, {{1, 2}}}};
+  EXPECT_TRUE(check_trace(t)) << check_trace(t).error().to_string();
+  return t;
+}
+
+TEST(Units, AnSmIsOneRowHoweverManyCtasItHeld) {
+  const AnalysedTrace t = analysed(shared_sm());
+  EXPECT_THAT(units_of(t.trace).names, ::testing::ElementsAre("SM 4", "SM 7"));
+  const std::vector<Track> tracks = lay_out(t.trace);
+  ASSERT_EQ(tracks.size(), 2U) << "work that does not overlap needs one track";
+  EXPECT_EQ(tracks[0].spans.size(), 2U);
+  EXPECT_EQ(tracks[0].spans[1].wait_begin_ns, 100U) << "waiting beside work is not shown";
+  const auto json = nlohmann::json::parse(to_viewer_json(std::vector{t}))["traces"][0];
+  EXPECT_EQ(json["lanes"], nlohmann::json({"SM 4", "SM 7"}));
+  EXPECT_EQ(json["tasks"]["lane"], nlohmann::json({0, 0, 1}));
+  EXPECT_THAT(to_text(t, {.width = 60}), HasSubstr("3 tasks on 2 lanes"));
 }
 
 TEST(Html, HoldsTheDataAndNoWayOut) {

@@ -27,75 +27,98 @@ std::string family_of(const LaunchKernel& k) {
 }
 
 struct PlacedCta {
-  const abi::CtaTraceRecord* record;
+  const abi::KernelTraceRecord* record;
+  uint32_t kernel = 0;
   uint32_t part = 0;  // which of the SM's lanes
+  uint64_t inputs() const { return record->inputs == 0 ? record->enter : record->inputs; }
 };
 
-// Gives every CTA the first lane of its SM that is free when it enters; sorted by (sm, part, enter) afterwards.
+// Gives every CTA the lane of its SM that was left last when it enters, so that the CTA before it on the lane is the
+// one whose end can have made room for it; sorted by (sm, part, enter) afterwards.
 void place_ctas(std::vector<PlacedCta>& ctas) {
   std::ranges::sort(ctas, {}, [](const PlacedCta& c) {
-    return std::tuple(c.record->sm, c.record->enter, c.record->done, c.record->kernel, c.record->cta);
+    return std::tuple(c.record->sm, c.record->enter, c.record->done, c.kernel, c.record->cta);
   });
   std::vector<uint64_t> free;  // of the SM at hand
   for (size_t i = 0; i < ctas.size(); ++i) {
-    const abi::CtaTraceRecord& r = *ctas[i].record;
+    const abi::KernelTraceRecord& r = *ctas[i].record;
     if (i == 0 || ctas[i - 1].record->sm != r.sm) free.clear();
-    const auto lane = std::ranges::find_if(free, [&r](uint64_t end) { return end <= r.enter; });
-    ctas[i].part = static_cast<uint32_t>(lane - free.begin());
-    if (lane == free.end())
+    size_t lane = free.size();
+    for (size_t l = 0; l < free.size(); ++l)
+      if (free[l] <= r.enter && (lane == free.size() || free[l] > free[lane])) lane = l;
+    ctas[i].part = static_cast<uint32_t>(lane);
+    if (lane == free.size())
       free.push_back(r.done);
     else
-      *lane = r.done;
+      free[lane] = r.done;
   }
   std::ranges::stable_sort(ctas, {}, [](const PlacedCta& c) { return std::tuple(c.record->sm, c.part); });
 }
 
-Status check_ctas(const LaunchPlan& plan, const RawTrace& raw, const RawClock& clock) {
+// The records that are there, each checked; a CTA without one is lost.
+Result<std::vector<PlacedCta>> find_ctas(const LaunchPlan& plan, const RawTrace& raw, const RawClock& clock) {
   if (!clock.is_valid()) return bad_cta("the run is from {} to {} ticks of {} ns", raw.begin, raw.end, raw.ns_per_tick);
-  std::vector<std::vector<bool>> seen(plan.kernels.size());
-  for (const abi::CtaTraceRecord& r : raw.ctas) {
-    if (r.kernel >= plan.kernels.size()) return bad_cta("kernel {} of {}", r.kernel, plan.kernels.size());
-    const LaunchKernel& kernel = plan.kernels[r.kernel];
-    if (r.cta >= num_ctas(kernel)) return bad_cta("CTA {} of {} of {}", r.cta, num_ctas(kernel), kernel.name);
-    seen[r.kernel].resize(num_ctas(kernel));
-    if (seen[r.kernel][r.cta]) return bad_cta("CTA {} of {} comes twice", r.cta, kernel.name);
-    seen[r.kernel][r.cta] = true;
-    if (!clock.ns(r.enter) || !clock.ns(r.done) || r.enter > r.inputs || r.inputs > r.done)
-      return bad_cta("CTA {} of {}: enter {}, inputs {}, done {} in a run from {} to {}", r.cta, kernel.name, r.enter,
-                     r.inputs, r.done, raw.begin, raw.end);
-  }
-  return {};
+  uint64_t total = 0;
+  for (const LaunchKernel& k : plan.kernels) total += num_ctas(k);
+  if (raw.ctas.size() != total) return bad_cta("{} for a plan of {} CTAs", raw.ctas.size(), total);
+  std::vector<PlacedCta> ctas;
+  const abi::KernelTraceRecord* next = raw.ctas.data();
+  for (uint32_t k = 0; k < plan.kernels.size(); ++k)
+    for (uint64_t cta = 0; cta < num_ctas(plan.kernels[k]); ++cta, ++next) {
+      if (next->done == 0) continue;
+      const PlacedCta placed{next, k};
+      if (next->cta != cta)
+        return bad_cta("CTA {} of {} has the record of CTA {}", cta, plan.kernels[k].name, next->cta);
+      if (!clock.ns(next->enter) || !clock.ns(next->done) || next->enter > placed.inputs() ||
+          placed.inputs() > next->done)
+        return bad_cta("CTA {} of {}: enter {}, inputs {}, done {} in a run from {} to {}", cta, plan.kernels[k].name,
+                       next->enter, next->inputs, next->done, raw.begin, raw.end);
+      ctas.push_back(placed);
+    }
+  return ctas;
 }
 
-void add_cta_tasks(const LaunchPlan& plan, const RawTrace& raw, const RawClock& clock, Trace& trace) {
-  std::vector<PlacedCta> ctas;
-  for (const abi::CtaTraceRecord& r : raw.ctas) ctas.push_back({&r});
-  place_ctas(ctas);
+void add_cta_tasks(const LaunchPlan& plan, const std::vector<PlacedCta>& ctas, const RawClock& clock, Trace& trace) {
   std::map<std::string, uint32_t> texts;
   for (size_t i = 0; i < ctas.size(); ++i) {
-    const abi::CtaTraceRecord& r = *ctas[i].record;
+    const abi::KernelTraceRecord& r = *ctas[i].record;
     const bool is_new_lane = i == 0 || ctas[i - 1].record->sm != r.sm || ctas[i - 1].part != ctas[i].part;
     if (is_new_lane) {
       const std::string part = ctas[i].part == 0 ? "" : fmt::format(" ({})", ctas[i].part + 1);
       trace.lanes.push_back({fmt::format("SM {}{}", r.sm, part), r.sm});
     }
-    const LaunchKernel& kernel = plan.kernels[r.kernel];
+    const LaunchKernel& kernel = plan.kernels[ctas[i].kernel];
     const auto [text, is_new] = texts.emplace(fmt::format("CTA {}", r.cta), static_cast<uint32_t>(trace.texts.size()));
     if (is_new) trace.texts.push_back(text->first);
     TraceTask task;
     task.id = r.cta;
     task.lane = static_cast<uint32_t>(trace.lanes.size() - 1);
     task.position = is_new_lane ? 0 : trace.tasks.back().position + 1;
-    task.op = r.kernel;
+    task.op = ctas[i].kernel;
     task.tile = text->second;
     task.visible_ns = *clock.ns(r.enter);
-    task.ready_ns = *clock.ns(r.inputs);
+    task.ready_ns = *clock.ns(ctas[i].inputs());
     task.done_ns = *clock.ns(r.done);
     task.weight_bytes = kernel.kernel.weight_bytes / num_ctas(kernel);
     task.other_bytes = kernel.kernel.other_bytes / num_ctas(kernel);
     task.flops = kernel.kernel.flops / num_ctas(kernel);
     trace.tasks.push_back(task);
   }
+}
+
+Status add_cta_roles(const RawTrace& raw, const RawClock& clock, Trace& trace) {
+  std::map<std::pair<uint32_t, uint32_t>, uint32_t> task_of;  // kernel, CTA
+  if (!raw.roles.empty())
+    for (uint32_t t = 0; t < trace.tasks.size(); ++t) task_of[{trace.tasks[t].op, trace.tasks[t].id}] = t;
+  for (const abi::TraceRoleRecord& r : raw.roles) {
+    const auto task = task_of.find({r.worker, r.slot});
+    const auto begin = clock.ns(r.begin), end = clock.ns(r.end);
+    if (task == task_of.end() || r.role == 0 || r.role >= abi::kTraceRoles || !begin || !end || *begin > *end)
+      return bad_cta("role {} of kernel {}, CTA {} from {} to {}", r.role, r.worker, r.slot, r.begin, r.end);
+    trace.roles.push_back({task->second, r.role, *begin, *end});
+  }
+  std::ranges::stable_sort(trace.roles, {}, [](const RoleInterval& r) { return std::tuple(r.task, r.begin_ns); });
+  return {};
 }
 
 void add_kernel_events(const LaunchPlan& plan, Trace& trace) {
@@ -118,10 +141,11 @@ void add_kernel_events(const LaunchPlan& plan, Trace& trace) {
 
 Result<Trace> trace_of_launch(const LaunchPlan& plan, const RawTrace& raw, TraceMeta meta) {
   const RawClock clock(raw);
-  MEGARTP_TRY(check_ctas(plan, raw, clock));
+  std::vector<PlacedCta> ctas = MEGARTP_TRY(find_ctas(plan, raw, clock));
+  if (ctas.empty()) return bad_cta("there are none");
   Trace trace;
   trace.meta = std::move(meta);
-  trace.meta.backend = to_string(plan.mode);
+  if (trace.meta.backend.empty()) trace.meta.backend = to_string(plan.mode);
   if (trace.meta.name.empty()) trace.meta.name = trace.meta.backend;
   trace.meta.graph = plan.name;
   for (const auto& [name, value] : plan.shapes.symbols) trace.meta.shapes.emplace_back(name, value);
@@ -129,18 +153,28 @@ Result<Trace> trace_of_launch(const LaunchPlan& plan, const RawTrace& raw, Trace
   trace.meta.clock_resolution_ns = raw.resolution_ns;
   trace.meta.begin_ns = clock.begin_ns();
   trace.meta.span_ns = clock.span_ns();
-  uint64_t total = 0;
-  for (const LaunchKernel& k : plan.kernels) {
-    trace.ops.push_back({k.name, family_of(k)});
-    total += num_ctas(k);
-  }
-  trace.meta.num_lost = std::max(raw.num_lost, total - raw.ctas.size());
+  trace.meta.num_lost = std::max<uint64_t>(raw.num_lost, raw.ctas.size() - ctas.size());
+  for (const LaunchKernel& k : plan.kernels) trace.ops.push_back({k.name, family_of(k)});
   for (const LaunchEdge& e : plan.edges) trace.kernel_edges.push_back({e.from, e.to, std::string(to_string(e.level))});
-  add_cta_tasks(plan, raw, clock, trace);
-  if (trace.lanes.empty()) return bad_cta("there are none");
+  place_ctas(ctas);
+  add_cta_tasks(plan, ctas, clock, trace);
+  MEGARTP_TRY(add_cta_roles(raw, clock, trace));
   add_kernel_events(plan, trace);
   MEGARTP_TRY(check_trace(trace));
   return trace;
+}
+
+Result<Trace> trace_of_simulation(const LaunchPlan& plan, const LaunchSimResult& result, TraceMeta meta) {
+  RawTrace raw;
+  raw.clock_domain = "simulated";
+  raw.end = result.span_ns;
+  raw.ctas = result.records;
+  for (const LaunchSimPart& part : result.parts)
+    raw.roles.push_back({part.kernel, part.cta, part.is_read ? abi::kTraceRoleWeights : abi::kTraceRoleCompute, 0,
+                         part.begin_ns, part.end_ns});
+  meta.backend = "simulated";
+  meta.timed_ns = result.timed_us * 1e3;
+  return trace_of_launch(plan, raw, std::move(meta));
 }
 
 }  // namespace megartp::trace

@@ -6,12 +6,16 @@
 
 #include "backends/raw_trace.h"
 #include "launch/launch_plan.h"
+#include "launch/simulate_launch.h"
 #include "trace/trace.h"
 
 namespace megartp::trace {
 
-// Of `meta` the caller sets name, machine and rates. kInvalidArgument when a record names what the plan has not, comes
-// twice, or its clocks run backwards.
+// Of `meta` the caller sets name, machine, target and rates. kInvalidArgument when the records are not those of the
+// plan's CTAs or their clocks run backwards.
 Result<Trace> trace_of_launch(const LaunchPlan& plan, const RawTrace& raw, TraceMeta meta);
+
+// The simulated run of a plan as a trace: backend "simulated".
+Result<Trace> trace_of_simulation(const LaunchPlan& plan, const LaunchSimResult& result, TraceMeta meta);
 
 }  // namespace megartp::trace

@@ -1,5 +1,7 @@
 #include "trace/from_kernels.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,13 +31,13 @@ uint32_t grid_of(const LaunchPlan& plan, uint32_t k) {
 // Kernel k runs from 1000 * k; its CTAs enter 700 before the one before it ends, on 132 SMs, and get their inputs then.
 RawTrace chain_of_ctas(const LaunchPlan& plan) {
   RawTrace raw;
-  raw.clock_domain = "globaltimer";
+  raw.clock_domain = "%globaltimer";
   raw.resolution_ns = 32;
   raw.begin = 5000;
   for (uint32_t k = 0; k < plan.kernels.size(); ++k)
     for (uint32_t cta = 0; cta < grid_of(plan, k); ++cta) {
       const uint64_t inputs = 6000 + 1000 * uint64_t{k} + 20;
-      raw.ctas.push_back({k, cta, cta % 132, 0, inputs - (k == 0 ? 20 : 700), inputs, inputs + 900 + cta % 80, 0});
+      raw.ctas.push_back({inputs - (k == 0 ? 20 : 700), inputs, inputs + 900 + cta % 80, cta % 132, cta, {}});
     }
   raw.end = 6000 + 1000 * plan.kernels.size() + 100;
   return raw;
@@ -82,7 +84,7 @@ TEST(TraceOfLaunch, TheCriticalPathGoesThroughTheKernels) {
 TEST(TraceOfLaunch, AKernelThatComesLaterWasLaunched) {
   const LaunchPlan plan = layer_plan(LaunchMode::kSerial);
   RawTrace raw = chain_of_ctas(plan);
-  for (abi::CtaTraceRecord& r : raw.ctas) r.enter = r.inputs - 5;
+  for (abi::KernelTraceRecord& r : raw.ctas) r.enter = r.inputs - 5;
   const auto trace = trace_of_launch(plan, raw, {});
   ASSERT_TRUE(trace) << trace.error().to_string();
   const Analysis a = analyse(*trace);
@@ -99,13 +101,38 @@ TEST(TraceOfLaunch, RefusesRecordsThatCannotBe) {
     return trace ? std::string("accepted") : trace.error().message;
   };
   EXPECT_EQ(error_of([](RawTrace&) {}), "accepted");
-  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].kernel = 99; }), HasSubstr("kernel 99"));
-  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].cta = 100000; }), HasSubstr("CTA 100000"));
-  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[1].cta = 0; }), HasSubstr("comes twice"));
+  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas.pop_back(); }), HasSubstr("for a plan of"));
+  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[1].cta = 0; }), HasSubstr("CTA 1 of A0 has the record of CTA 0"));
   EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].enter = 0; }), HasSubstr("enter 0"));
-  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].inputs = 0; }), HasSubstr("inputs 0"));
-  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas.clear(); }), HasSubstr("none"));
-  EXPECT_EQ(error_of([](RawTrace& r) { r.ctas.resize(10); }), "accepted");  // the others are counted as lost
+  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].inputs = 1; }), HasSubstr("inputs 1"));
+  EXPECT_THAT(error_of([](RawTrace& r) { r.ctas[0].done = r.end + 1; }), HasSubstr("in a run from"));
+  EXPECT_THAT(error_of([](RawTrace& r) { r.roles.push_back({99, 0, abi::kTraceRoleWeights, 0, 6000, 6010}); }),
+              HasSubstr("kernel 99"));
+  EXPECT_THAT(error_of([](RawTrace& r) {
+                for (abi::KernelTraceRecord& c : r.ctas) c.done = 0;
+              }),
+              HasSubstr("none"));
+}
+
+TEST(TraceOfLaunch, CountsCtasWithoutARecord) {
+  const LaunchPlan plan = layer_plan(LaunchMode::kDag);
+  RawTrace raw = chain_of_ctas(plan);
+  for (size_t i = 0; i < 10; ++i) raw.ctas[i] = {};
+  const auto trace = trace_of_launch(plan, raw, {});
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  EXPECT_EQ(trace->meta.num_lost, 10U);
+  EXPECT_EQ(trace->tasks.size(), raw.ctas.size() - 10);
+}
+
+TEST(TraceOfLaunch, WhatNeverWaitedHasItsInputsWhenItEnters) {
+  const LaunchPlan plan = layer_plan(LaunchMode::kDag);
+  RawTrace raw = chain_of_ctas(plan);
+  raw.ctas[0].inputs = 0;
+  const auto trace = trace_of_launch(plan, raw, {});
+  ASSERT_TRUE(trace) << trace.error().to_string();
+  const auto first = std::ranges::find_if(trace->tasks, [](const TraceTask& t) { return t.op == 0 && t.id == 0; });
+  ASSERT_NE(first, trace->tasks.end());
+  EXPECT_EQ(first->ready_ns, first->visible_ns);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ std::string events_json(const Trace& trace) {
 std::string trace_json(const AnalysedTrace& t) {
   const Trace& trace = t.trace;
   const TraceMeta& m = trace.meta;
+  const TraceUnits units = units_of(trace);
   std::string out;
   const auto to = std::back_inserter(out);
   fmt::format_to(to, R"({{"name":{},"backend":{},"machine":{},"graph":{},"shapes":{{)", json_string(m.name),
@@ -41,8 +42,7 @@ std::string trace_json(const AnalysedTrace& t) {
     fmt::format_to(to, "{}{}:{}", i == 0 ? "" : ",", json_string(m.shapes[i].first), m.shapes[i].second);
   fmt::format_to(to, R"(}},"clock":{{"domain":{},"resolution_ns":{}}},"span_ns":{},"lost":{},)",
                  json_string(m.clock_domain), m.clock_resolution_ns, m.span_ns, m.num_lost);
-  fmt::format_to(to, R"("lanes":{},"ops":{},)",
-                 json_list(trace.lanes, [](const Lane& l) { return json_string(l.name); }),
+  fmt::format_to(to, R"("lanes":{},"ops":{},)", json_list(units.names, json_string),
                  json_list(trace.ops, [](const TraceOp& op) {
                    return fmt::format(R"({{"name":{},"kind":{}}})", json_string(op.name), json_string(op.kind));
                  }));
@@ -50,7 +50,7 @@ std::string trace_json(const AnalysedTrace& t) {
     fmt::format_to(to, R"("{}":{},)", name, json_list(trace.tasks, value));
   };
   out += R"("tasks":{)";
-  column("lane", [](const TraceTask& task) { return std::to_string(task.lane); });
+  column("lane", [&](const TraceTask& task) { return std::to_string(units.of_lane[task.lane]); });
   column("op", [](const TraceTask& task) { return std::to_string(task.op); });
   column("tile", [&](const TraceTask& task) { return json_string(trace.texts[task.tile]); });
   column("visible", [](const TraceTask& task) { return std::to_string(task.visible_ns); });

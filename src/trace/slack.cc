@@ -39,7 +39,7 @@ class SlackSolver {
       for (const uint32_t t : deps_.senders(e)) events_of_[t].push_back(e);
   }
   uint32_t next_on_lane(uint32_t t) const {
-    return t + 1 < num_tasks_ && trace_.tasks[t + 1].lane == trace_.tasks[t].lane ? t + 1 : kNoTraceTask;
+    return t + 1 < num_tasks_ && deps_.before_on_lane(t + 1) == t ? t + 1 : kNoTraceTask;
   }
 
   // Nodes on a circle, which no sound trace has, are left out and keep the end of the run.

@@ -1,6 +1,7 @@
 // One trace as a picture: a row a track, colours by op, the critical path below.
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -12,6 +13,7 @@ namespace {
 constexpr double kChartWidth = 1000;  // pixels of the whole run
 constexpr double kLabelWidth = 110;
 constexpr double kTop = 30;
+constexpr size_t kMaxNamedRows = 48;  // more are drawn thinner
 // Hues that are told apart in light and dark; ops beyond them start over.
 constexpr std::string_view kSvgColors[] = {"#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377",
                                            "#ee7733", "#009988", "#997700", "#6699cc", "#cc3311", "#777777"};
@@ -42,14 +44,17 @@ class SvgWriter {
   }
 
   std::string write() {
-    std::vector<Track> tracks = lay_out(trace_);
-    std::erase_if(tracks, [](const Track& track) { return track.role != 0; });
-    const double row = tracks.size() > 48 ? 7 : 16;
+    const TraceUnits units = units_of(trace_);
+    std::vector<std::vector<TrackSpan>> spans(units.names.size());
+    for (const Track& track : lay_out(trace_))
+      if (track.role == 0) spans[track.unit].insert(spans[track.unit].end(), track.spans.begin(), track.spans.end());
+    const bool has_names = units.names.size() <= kMaxNamedRows;
+    const double row = has_names ? 16 : 5;
     double y = kTop;
-    for (const Track& track : tracks) {
-      if (row > 10) text(kLabelWidth - 6, y + 11, "end", track.name);
-      add_track(track, y, row - 2);
-      y += row;
+    if (!has_names) text(kLabelWidth - 6, y + 11, "end", fmt::format("{} lanes", units.names.size()));
+    for (size_t unit = 0; unit < units.names.size(); ++unit, y += row) {
+      if (has_names) text(kLabelWidth - 6, y + 11, "end", units.names[unit]);
+      add_row(std::move(spans[unit]), y, has_names ? row - 2 : row - 0.5);
     }
     y += 6;
     text(kLabelWidth - 6, y + 11, "end", "critical path");
@@ -70,7 +75,7 @@ class SvgWriter {
     const double width = std::max(0.2, static_cast<double>(end - begin) * scale_);
     fmt::format_to(
         std::back_inserter(body_),
-        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.1f}\" fill=\"{}\"><title>{}</title></rect>\n",
+        "<rect x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\" fill=\"{}\"><title>{}</title></rect>\n",
         x_of(begin), y, width, height, fill, xml_text(title));
   }
 
@@ -78,17 +83,39 @@ class SvgWriter {
   // traces stay small pictures.
   bool is_thin(uint64_t begin, uint64_t end) const { return static_cast<double>(end - begin) * scale_ < 0.5; }
 
-  void add_track(const Track& track, double y, double height) {
-    for (size_t i = 0; i < track.spans.size();) {
-      const uint64_t begin = track.spans[i].begin_ns;
+  // A worker or SM. Spans that overlap share the row's height while they do.
+  void add_row(std::vector<TrackSpan> spans, double y, double height) {
+    std::ranges::sort(spans, {}, [](const TrackSpan& s) { return std::tuple(s.begin_ns, s.end_ns, s.item); });
+    std::vector<TrackSpan> alone;
+    for (size_t i = 0; i < spans.size();) {
+      std::vector<std::vector<TrackSpan>> tracks;
+      uint64_t end = spans[i].begin_ns;
+      for (; i < spans.size() && (tracks.empty() || spans[i].begin_ns < end); ++i) {
+        const auto free =
+            std::ranges::find_if(tracks, [&](const auto& track) { return track.back().end_ns <= spans[i].begin_ns; });
+        (free == tracks.end() ? tracks.emplace_back() : *free).push_back(spans[i]);
+        end = std::max(end, spans[i].end_ns);
+      }
+      if (tracks.size() == 1) {
+        alone.insert(alone.end(), tracks[0].begin(), tracks[0].end());
+        continue;
+      }
+      const double part = height / static_cast<double>(tracks.size());
+      for (size_t k = 0; k < tracks.size(); ++k) add_track(tracks[k], y + static_cast<double>(k) * part, part);
+    }
+    add_track(alone, y, height);
+  }
+  void add_track(const std::vector<TrackSpan>& spans, double y, double height) {
+    for (size_t i = 0; i < spans.size();) {
+      const uint64_t begin = spans[i].begin_ns;
       std::vector<uint64_t> time_of(trace_.ops.size());
       uint64_t end = begin;
       size_t next = i;
-      for (; next < track.spans.size() && (next == i || is_thin(begin, track.spans[next].end_ns)); ++next) {
-        end = track.spans[next].end_ns;
-        time_of[trace_.tasks[track.spans[next].item].op] += end - track.spans[next].begin_ns;
+      for (; next < spans.size() && (next == i || is_thin(begin, spans[next].end_ns)); ++next) {
+        end = spans[next].end_ns;
+        time_of[trace_.tasks[spans[next].item].op] += end - spans[next].begin_ns;
       }
-      const TraceTask& first = trace_.tasks[track.spans[i].item];
+      const TraceTask& first = trace_.tasks[spans[i].item];
       const auto op =
           next == i + 1 ? first.op : static_cast<size_t>(std::ranges::max_element(time_of) - time_of.begin());
       rect(begin, end, y, height, kSvgColors[op % std::size(kSvgColors)],

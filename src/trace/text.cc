@@ -20,8 +20,9 @@ constexpr size_t kMaxOpLines = 40;
 
 class TextWriter {
  public:
-  TextWriter(const AnalysedTrace& t, const TextOptions& options) : t_(t), trace_(t.trace), options_(options) {
-    for (const Lane& lane : trace_.lanes) label_width_ = std::max(label_width_, lane.name.size());
+  TextWriter(const AnalysedTrace& t, const TextOptions& options)
+      : t_(t), trace_(t.trace), options_(options), units_(units_of(t.trace)) {
+    for (const std::string& name : units_.names) label_width_ = std::max(label_width_, name.size());
     const size_t used = label_width_ + 3;
     columns_ = options.width > used + 20 ? options.width - used : 20;
     column_ns_ = std::max(1.0, static_cast<double>(trace_.meta.span_ns) / static_cast<double>(columns_));
@@ -58,7 +59,7 @@ class TextWriter {
     for (const auto& [name, value] : m.shapes) fmt::format_to(std::back_inserter(shapes), " {}={}", name, value);
     line("{}: {} on {}, {}{}", m.name, m.backend, m.machine, m.graph, shapes);
     line("{:.1f} us, {} tasks on {} lanes, {} events; clock {}, {:g} ns a step{}{}", us(m.span_ns), trace_.tasks.size(),
-         trace_.lanes.size(), trace_.events.size(), m.clock_domain, m.clock_resolution_ns,
+         units_.names.size(), trace_.events.size(), m.clock_domain, m.clock_resolution_ns,
          m.packer.empty() ? "" : "; packer " + m.packer, m.target.empty() ? "" : ", target " + m.target);
     if (m.num_lost != 0)
       line("{} tasks have no record: what follows has gaps, and the critical path may be another", m.num_lost);
@@ -81,10 +82,10 @@ class TextWriter {
   }
 
   // Per column the op that had the most of it; waiting where no task computed.
-  void lane_row(std::string_view name, size_t first, size_t last) {
+  void unit_row(std::string_view name, const std::vector<uint32_t>& tasks) {
     std::vector<std::vector<std::pair<uint32_t, double>>> ops(columns_);
     std::vector<double> waits(columns_, 0);
-    for (size_t t = first; t < last; ++t) {
+    for (const uint32_t t : tasks) {
       const TraceTask& task = trace_.tasks[t];
       spread(task.ready_ns, task.done_ns, [&](size_t c, double ns) {
         const auto at = std::ranges::find(ops[c], task.op, &std::pair<uint32_t, double>::first);
@@ -93,7 +94,7 @@ class TextWriter {
         else
           at->second += ns;
       });
-      spread(task.visible_ns, task.ready_ns, [&](size_t c, double ns) { waits[c] += ns; });
+      spread(task.visible_ns, task.ready_ns, [&](size_t c, double ns) { waits[c] = std::max(waits[c], ns); });
     }
     row_label(name);
     for (size_t c = 0; c < columns_; ++c) {
@@ -114,14 +115,11 @@ class TextWriter {
   }
 
   void chart() {
-    const size_t shown = std::min<size_t>(trace_.lanes.size(), options_.max_lanes);
-    size_t at = 0;
-    for (uint32_t lane = 0; lane < trace_.lanes.size(); ++lane) {
-      const size_t first = at;
-      while (at < trace_.tasks.size() && trace_.tasks[at].lane == lane) ++at;
-      if (lane < shown) lane_row(trace_.lanes[lane].name, first, at);
-    }
-    if (shown < trace_.lanes.size()) line("... and {} more lanes (--lanes)", trace_.lanes.size() - shown);
+    std::vector<std::vector<uint32_t>> tasks(units_.names.size());
+    for (uint32_t t = 0; t < trace_.tasks.size(); ++t) tasks[units_.of_lane[trace_.tasks[t].lane]].push_back(t);
+    const size_t shown = std::min<size_t>(tasks.size(), options_.max_lanes);
+    for (size_t unit = 0; unit < shown; ++unit) unit_row(units_.names[unit], tasks[unit]);
+    if (shown < tasks.size()) line("... and {} more lanes (--lanes)", tasks.size() - shown);
     path_row();
   }
 
@@ -225,6 +223,7 @@ class TextWriter {
   const AnalysedTrace& t_;
   const Trace& trace_;
   TextOptions options_;
+  TraceUnits units_;
   size_t label_width_ = 8;
   size_t columns_ = 80;
   double column_ns_ = 1;

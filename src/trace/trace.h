@@ -38,6 +38,8 @@ struct TraceMeta {
   uint64_t begin_ns = 0;  // in the clock's own domain
   uint64_t span_ns = 0;   // from the begin of the run until it was over
   uint64_t num_lost = 0;  // tasks without a record
+  // On a GPU, from one event record before the launch to one behind it, without recording: the median. 0: not timed.
+  double timed_ns = 0;
   // Rates of the target, by which a task is called bound by its bytes or by its arithmetic; 0: not known.
   double read_gb_per_s = 0;
   double gflops = 0;

@@ -145,10 +145,12 @@ constexpr NumberField kNumberFields[] = {
 struct RealField {
   std::string_view name;
   double TraceMeta::* member;
+  bool is_optional = false;  // traces of before it was there lack it
 };
 constexpr RealField kRealFields[] = {{"clock_resolution_ns", &TraceMeta::clock_resolution_ns},
                                      {"read_gb_per_s", &TraceMeta::read_gb_per_s},
-                                     {"gflops", &TraceMeta::gflops}};
+                                     {"gflops", &TraceMeta::gflops},
+                                     {"timed_ns", &TraceMeta::timed_ns, true}};
 
 std::string header_of(const Trace& t) {
   Json j;
@@ -186,8 +188,9 @@ Status read_header(std::string_view text, Trace& t) {
   std::vector<std::string_view> names{"shapes", "lanes", "ops", "kernel_edges"};
   for (const TextField& f : kTextFields) names.push_back(f.name);
   for (const NumberField& f : kNumberFields) names.push_back(f.name);
-  for (const RealField& f : kRealFields) names.push_back(f.name);
-  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names));
+  std::vector<std::string_view> optional;
+  for (const RealField& f : kRealFields) (f.is_optional ? optional : names).push_back(f.name);
+  const JsonFields fields = MEGARTP_TRY(JsonFields::of(json, "", names, optional));
   for (const TextField& f : kTextFields) t.meta.*f.member = MEGARTP_TRY(fields.string(f.name));
   for (const NumberField& f : kNumberFields) {
     const Json& value = *fields.find(f.name);
@@ -195,9 +198,10 @@ Status read_header(std::string_view text, Trace& t) {
     t.meta.*f.member = value.get<uint64_t>();
   }
   for (const RealField& f : kRealFields) {
-    const Json& value = *fields.find(f.name);
-    if (!value.is_number()) return malformed_json(f.name, "expected a number");
-    t.meta.*f.member = value.get<double>();
+    const Json* value = fields.find(f.name);
+    if (value == nullptr) continue;
+    if (!value->is_number()) return malformed_json(f.name, "expected a number");
+    t.meta.*f.member = value->get<double>();
   }
   MEGARTP_TRY(read_list(fields, "shapes", 2, [&t](const Json& v) {
     const auto value = json_integer(v[1]);

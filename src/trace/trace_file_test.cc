@@ -17,6 +17,7 @@ Trace rich_trace() {
   t.meta.begin_ns = ~uint64_t{0};
   t.meta.num_lost = 3;
   t.meta.read_gb_per_s = 4350.5;
+  t.meta.timed_ns = 37012.5;
   t.tasks[1].join_group = t.tasks[3].join_group = 1;
   t.tasks[1].sent = false;
   t.tasks[0].weight_bytes = uint64_t{1} << 40;
@@ -47,6 +48,7 @@ TEST(TraceFile, RoundTrips) {
     EXPECT_EQ(read->meta.shapes, t.meta.shapes);
     EXPECT_EQ(read->meta.begin_ns, t.meta.begin_ns);
     EXPECT_EQ(read->meta.num_lost, t.meta.num_lost);
+    EXPECT_EQ(read->meta.timed_ns, t.meta.timed_ns);
     EXPECT_EQ(read->roles.size(), t.roles.size());
     EXPECT_EQ(read->kernel_edges, t.kernel_edges);
     ASSERT_EQ(read->events.size(), t.events.size());
@@ -111,6 +113,7 @@ TEST(TraceFile, SaysWhatIsWrong) {
   EXPECT_THAT(error_of([](Trace& t) { t.texts[0] = "\xc0\x80"; }), HasSubstr("tile's text"));
   EXPECT_EQ(error_of([](Trace& t) { t.texts[0] = "\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"; }), "accepted");
   EXPECT_THAT(error_of([](Trace& t) { t.meta.clock_resolution_ns = -1; }), HasSubstr("clock resolution"));
+  EXPECT_THAT(error_of([](Trace& t) { t.meta.timed_ns = -1; }), HasSubstr("time or rates"));
 }
 
 TEST(TraceFile, SavesAndLoads) {

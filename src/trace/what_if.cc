@@ -160,12 +160,11 @@ SimCosts replay_costs(const Trace& trace) {
   const Dependencies deps(trace);
   std::vector<uint64_t> starts, gaps, ways;
   for (uint32_t t = 0; t < trace.tasks.size(); ++t) {
-    const bool is_first = deps.before_on_lane(t) == kNoTraceTask;
     if (deps.waited_for_event(t))
       ways.push_back(deps.lag_ns(t));
-    else if (!is_first)
+    else if (deps.before_on_lane(t) != kNoTraceTask)
       gaps.push_back(deps.lag_ns(t));
-    if (is_first) starts.push_back(trace.tasks[t].visible_ns);
+    if (t == 0 || trace.tasks[t - 1].lane != trace.tasks[t].lane) starts.push_back(trace.tasks[t].visible_ns);
   }
   SimCosts costs;
   costs.launch_ns = median(std::move(starts));

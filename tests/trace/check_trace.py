@@ -5,7 +5,7 @@ usage: check_trace.py formats|perfetto|commands MEGARTP CACHE_FOLDER
 
   formats    chrome against a JSON schema, csv, svg, html and text
   perfetto   protoc decodes it with perfetto_subset.proto; exit status 77 where protoc is not installed
-  commands   record, show, what-if and simulate on a small layer: results, refusals, exit codes
+  commands   record, show, what-if and simulate on a small layer: results, refusals, exit codes; recording on a GPU where there is none
 """
 
 import csv
@@ -45,6 +45,7 @@ class Tool:
         if done.returncode != expect:
             sys.exit(f"trace {arguments}: exit status {done.returncode}, expected {expect}\n"
                      f"{done.stdout[-2000:].decode(errors='replace')}{done.stderr[-2000:].decode(errors='replace')}")
+        self.errors = done.stderr.decode(errors="replace")
         return done.stdout
 
     def json(self, arguments):
@@ -57,8 +58,8 @@ def require(condition, text):
 
 
 def make_traces(tool):
-    """Two simulated full-size runs (132 and 148 lanes, weights read ahead) and a recorded small one."""
-    traces = [tool.json("simulate glm52-attention-pre --target h200 -o h200.trace"),
+    """Two simulated full-size runs (kernels that share 132 SMs; 148 workers that read ahead) and a recorded small one."""
+    traces = [tool.json("simulate glm52-attention-pre --backend cmp -o h200.trace"),
               tool.json("simulate glm52-attention-pre --target b300 --packer round-robin -o b300.trace"),
               tool.json(f"record glm52-attention-pre --config config.json {SMALL} --workers 3 --repeat 1 -o small.trace")]
     return traces
@@ -94,7 +95,7 @@ def check_chrome(tool, num_tasks):
 
 
 def check_formats(tool):
-    h200, _, small = make_traces(tool)
+    h200, b300, small = make_traces(tool)
     check_chrome(tool, h200["tasks"] + small["tasks"])
     rows = list(csv.DictReader(io.StringIO(tool.run("show h200.trace --format csv").decode(), newline="")))
     require(len(rows) == h200["tasks"], f"csv: {len(rows)} rows")
@@ -109,7 +110,8 @@ def check_formats(tool):
     data = re.search(r"\{\"version\":1,\"traces\":.*\}", html)
     require(data, "html: no data")
     traces = json.loads(data[0])["traces"]
-    require([len(t["tasks"]["lane"]) for t in traces] == [h200["tasks"]] * 2, "html: tasks of both traces")
+    require([len(t["tasks"]["lane"]) for t in traces] == [h200["tasks"], b300["tasks"]], "html: tasks of both traces")
+    require([len(t["lanes"]) for t in traces] == [132, 148], "html: a lane an SM")
     text = tool.run("show h200.trace --width 120").decode()
     require("\x1b" not in text, "text: colours in spite of NO_COLOR")
     require("critical path:" in text and "(100.00 %)" in text, "text: no critical path")
@@ -175,7 +177,6 @@ def check_commands(tool):
     for wrong in ("--faster Z9=2", "--faster B0", "--free A0", "--packer best", "--max-error 3"):
         tool.run(f"what-if static.trace {wrong}", expect=2)
 
-    tool.run(f"{record} --backend cmp -o x.trace", expect=4)
     tool.run("show missing.trace", expect=3)
     tool.run("show config.json", expect=3)
     tool.run("show static.trace static.trace --format svg", expect=2)
@@ -185,10 +186,54 @@ def check_commands(tool):
     with open(tool.path("damaged.trace"), "wb") as file:
         file.write(data)
     tool.run("show damaged.trace", expect=3)
-    predicted = tool.json("simulate glm52-attention-pre --target h200")
+    check_without_gpu(tool, record)
+    check_simulate(tool)
+
+
+def check_without_gpu(tool, record):
+    for wrong in ("--backend cmp --workers 3", "--backend mega --only A0", "--backend serial --schedule dynamic",
+                  "--backend mega --finalizer fused", "--backend cmp --ordinary-launch", "--only A0", "--backend mega --records 3"):
+        tool.run(f"{record} {wrong} -o x.trace", expect=2)
+    tool.run(f"{record} --backend cpu-reference -o x.trace", expect=4)
+    if os.path.exists("/dev/nvidiactl"):
+        return
+    for backend in ("serial", "pdl", "dag", "cmp", "mega"):
+        tool.run(f"{record} --backend {backend} --repeat 20 --pick shortest --cost 30 -o x.trace", expect=4)
+        require("libcuda" in tool.errors and not os.path.exists(tool.path("x.trace")), tool.errors)
+
+
+def check_simulate(tool):
+    simulate = "simulate glm52-attention-pre"
+    predicted = tool.json(f"{simulate} --target h200")
     require(predicted["span_ns"] > predicted["least_ns"], "faster than its bytes")
-    slower = tool.json("simulate glm52-attention-pre --target h100")
+    slower = tool.json(f"{simulate} --target h100")
     require(slower["span_ns"] > predicted["span_ns"], "an h100 is not slower than an h200")
+
+    times = []
+    for backend in ("serial", "pdl", "dag", "cmp"):
+        made = tool.json(f"{simulate} --backend {backend} -o {backend}.sim.trace")
+        require(made["units"] == 132 and made["critical_path"]["sum_ns"] == made["span_ns"], made["critical_path"])
+        require(made["timed_ns"] > made["span_ns"] > made["least_ns"], made)
+        idle = sum(reason["ns"] for reason in made["idle"])
+        require(idle + made["busy_ns"] == 132 * made["span_ns"], "idle and busy time do not add up")
+        times.append(made["timed_ns"])
+    require(times == sorted(times, reverse=True), f"serial, pdl, dag, cmp: {times}")
+    serial = tool.json("show serial.sim.trace")["traces"][0]["critical_path"]
+    require(serial["wait_ns"] == 0 and serial["launch_ns"] > 0, "full edges are launches, not waits")
+    cmp = tool.json("show cmp.sim.trace")["traces"][0]["critical_path"]
+    require(cmp["wait_ns"] > 0, "programmatic edges are waits")
+    require(tool.json(f"{simulate} --backend mega")["timed_ns"] > 0, "mega")
+    require(tool.json(f"{simulate} --backend cmp --level full")["timed_ns"] > times[3], "full edges are no slower")
+    require(tool.json(f"{simulate} --backend cmp --only B0")["timed_ns"] < times[3], "one op takes as long as all")
+
+    same = tool.json(f"{simulate} --backend cmp --against cmp.sim.trace --max-error 0.01")["against"]
+    require(same["error"] == 0 and same["timed"], same)
+    tool.run(f"{simulate} --backend cmp --edge A0->B0.gemm=full --against cmp.sim.trace --max-error 0.01", expect=1)
+    tool.run(f"{simulate} --backend cmp --m 4 --against cmp.sim.trace", expect=2)
+    tool.run(f"{simulate} --backend cmp --against static.trace", expect=2)
+    for wrong in ("--backend cmp --workers 3", "--backend cmp --packer round-robin", "--only A0", "--backend mega --finalizer fused",
+                  "--backend cmp --target cpu", "--backend cmp --only Z9", "--backend dyn", "--max-error 3"):
+        tool.run(f"{simulate} {wrong}", expect=2)
 
 
 def main():

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda_common/global_timer.h"
+
 namespace megartp::cuda_graph {
 namespace {
 
@@ -185,14 +187,28 @@ Status KernelTracer::clear() {
   return {};
 }
 
-Result<KernelTrace> KernelTracer::read() const {
+Result<RawTrace> KernelTracer::read_raw() const {
   const cuda::Context::Scope current(code_->context());
   const cuda::DriverApi& api = code_->context().api();
   MEGARTP_CUDA_TRY(api, ctx_synchronize());
-  std::vector<abi::KernelTraceRecord> records(num_ctas(*plan_));
-  if (!records.empty())
-    MEGARTP_CUDA_TRY(api, memcpy_dtoh(records.data(), records_.get(), records.size() * sizeof(records[0])));
-  return decode_kernel_trace(*plan_, records);
+  RawTrace raw;
+  raw.clock_domain = cuda::kGlobalTimer;
+  raw.ctas.resize(num_ctas(*plan_));
+  if (!raw.ctas.empty())
+    MEGARTP_CUDA_TRY(api, memcpy_dtoh(raw.ctas.data(), records_.get(), raw.ctas.size() * sizeof(raw.ctas[0])));
+  raw.begin = std::numeric_limits<uint64_t>::max();
+  std::vector<uint64_t> times;
+  for (const abi::KernelTraceRecord& r : raw.ctas) {
+    if (r.done == 0) continue;
+    raw.begin = std::min(raw.begin, r.enter);
+    raw.end = std::max(raw.end, r.done);
+    times.insert(times.end(), {r.enter, r.inputs == 0 ? r.enter : r.inputs, r.done});
+  }
+  raw.begin = std::min(raw.begin, raw.end);
+  raw.resolution_ns = static_cast<double>(cuda::smallest_step_ns(std::move(times)));
+  return raw;
 }
+
+Result<KernelTrace> KernelTracer::read() const { return decode_kernel_trace(*plan_, MEGARTP_TRY(read_raw()).ctas); }
 
 }  // namespace megartp::cuda_graph

@@ -25,6 +25,7 @@
 
 #include "abi/kernel_trace.h"
 #include "backends/cuda_graph/loaded_code.h"
+#include "backends/raw_trace.h"
 
 namespace megartp::cuda_graph {
 
@@ -48,8 +49,8 @@ struct KernelTrace {
   std::vector<TracedKernel> kernels;  // as in the plan
 };
 
-// Records of all kernels, one region behind the other, as the device wrote them. kMismatch naming kernel and CTA when
-// a record is missing, lies at another CTA's place or its times run backwards.
+// Records of all kernels, one region behind the other (RawTrace::ctas), as the device wrote them. kMismatch naming
+// kernel and CTA when a record is missing, lies at another CTA's place or its times run backwards.
 Result<KernelTrace> decode_kernel_trace(const LaunchPlan& plan, std::span<const abi::KernelTraceRecord> records);
 
 struct TimeRange {
@@ -77,8 +78,10 @@ class KernelTracer {
   KernelTracer(KernelTracer&&) = default;
   KernelTracer& operator=(KernelTracer&&) = delete;
 
-  // Both wait for everything that the context does.
+  // All wait for everything that the context does.
   Status clear();
+  // As they are. The run begins when its first CTA enters and is over when the last one ends.
+  Result<RawTrace> read_raw() const;
   Result<KernelTrace> read() const;
 
  private:

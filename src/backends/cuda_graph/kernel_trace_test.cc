@@ -136,6 +136,13 @@ TEST_F(TracerOnPretendedDriver, EveryKernelHasARegionOfOneBuffer) {
   ASSERT_TRUE(trace) << trace.error().to_string();
   EXPECT_EQ(trace->kernels[2].name, "third");
   EXPECT_EQ(trace->kernels[2].ctas[13], (CtaRecord{2, 102, 202, 13, {}}));
+  const auto raw = tracer->read_raw();
+  ASSERT_TRUE(raw) << raw.error().to_string();
+  EXPECT_EQ(raw->ctas.size(), 4U * kCtas);
+  EXPECT_EQ(raw->begin, 100U);
+  EXPECT_EQ(raw->end, 303U);
+  EXPECT_EQ(raw->resolution_ns, 1);
+  EXPECT_EQ(raw->clock_domain, "%globaltimer");
   ASSERT_TRUE(tracer->clear());
   EXPECT_FALSE(tracer->read());
 }

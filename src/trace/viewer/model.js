@@ -183,7 +183,13 @@ class Trace {
     order.sort((a, b) => this.ready[a] - this.ready[b] || this.done[a] - this.done[b] || a - b);
     const lanes = this.laneNames.map(() => []);  // for each lane, for each row: {tasks, end}
     this.rowInLane = new Int32Array(this.numTasks);
+    // Stretches in which a lane works, whatever the number of its tasks that do.
+    this.work = [];
+    const last = lanes.map(() => null);
     for (const task of order) {
+      const stretch = last[this.lane[task]];
+      if (stretch !== null && this.ready[task] <= stretch.end) stretch.end = Math.max(stretch.end, this.done[task]);
+      else this.work.push(last[this.lane[task]] = {begin: this.ready[task], end: this.done[task]});
       const rows = lanes[this.lane[task]];
       let row = rows.findIndex((candidate) => candidate.end <= this.ready[task]);
       if (row < 0) row = rows.push({tasks: [], end: 0}) - 1;
@@ -221,6 +227,7 @@ class Trace {
     }
     for (const link of this.critical) this.ops[this.op[link.task]].critical += link.end - link.begin;
     this.busy = this.ops.reduce((sum, op) => sum + op.busy, 0);
+    this.working = this.work.reduce((sum, stretch) => sum + stretch.end - stretch.begin, 0);
   }
 
   // Edges between ops, from the events between their tasks.
@@ -250,9 +257,8 @@ class Trace {
   busyCurve(numBins, endNs) {
     const curve = new Float64Array(numBins);
     const scale = numBins / endNs;
-    for (let task = 0; task < this.numTasks; task++) {
-      if (!this.hasTimes(task)) continue;
-      const begin = this.ready[task] * scale, end = this.done[task] * scale;
+    for (const stretch of this.work) {
+      const begin = stretch.begin * scale, end = stretch.end * scale;
       const first = Math.min(Math.floor(begin), numBins - 1), last = Math.min(Math.floor(end), numBins - 1);
       if (first === last) {
         curve[first] += end - begin;

@@ -36,7 +36,7 @@ function traceFacts(trace) {
 // Parts of all lane time: work, then the reasons of idleness; what they leave is said too.
 function laneTime(trace) {
   const whole = trace.laneNames.length * trace.spanNs;
-  const parts = [{reason: "working", ns: trace.busy}, ...trace.idle];
+  const parts = [{reason: "working", ns: trace.working}, ...trace.idle];
   const rest = whole - parts.reduce((sum, part) => sum + part.ns, 0);
   if (rest > 0.001 * whole) parts.push({reason: trace.idle.length > 0 ? "not explained" : "idle", ns: rest});
   return {whole, parts};

@@ -19,8 +19,8 @@ const kOtherLink = {letter: "?", texture: "falling", light: "#cbb68f", dark: "#8
 
 function linkStyle(kind) { return Object.hasOwn(kLinkStyles, kind) ? kLinkStyles[kind] : kOtherLink; }
 
-// An op's name without its layer: what stands before the last dot.
-function nameInLayer(name) { return name.slice(name.lastIndexOf(".") + 1); }
+// An op's name without its layer: L7.B0 is B0.
+function nameInLayer(name) { return name.replace(/^L\d+\./, ""); }
 
 // Ops of the same name look the same in every trace and every layer.
 class OpStyles {
