@@ -25,7 +25,7 @@ inline constexpr uint32_t kMegaPageBytes = 16384;
 // each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
 // kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
 // pages, which the host checks.
-inline constexpr uint32_t kMegaPageUses = 4;
+inline constexpr uint32_t kMegaPageUses = 8;
 inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
 inline constexpr uint32_t kMegaScales = 1024;       // x scales of an instruction at most: [K block, token]
 inline constexpr uint32_t kMegaWeightScales = 64;   // weight scales of an instruction at most: K blocks

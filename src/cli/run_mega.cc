@@ -11,7 +11,7 @@ void add_mega_options(CLI::App& app, MegaArgs& args) {
 }
 
 void set_mega_defaults(PlanOptions& options, bool target_given, bool packer_given, uint32_t num_sms) {
-  if (!packer_given) options.packer = to_string(cuda_mega::MegaPlanOptions{}.packer);
+  if (!packer_given) options.packer = to_string(MegaPlanOptions{}.packer);
   if (!target_given) options.target = "h200";
   options.finalizer = "tasks";
   options.num_sms = num_sms;

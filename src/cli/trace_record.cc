@@ -207,6 +207,7 @@ Command add_trace_record_command(CLI::App& trace) {
                                       app->count("--finalizer") + app->count("--events") >
                                   0;
             args->target_given = app->count("--target") > 0;
+            args->packer_given = app->count("--packer") > 0;
             args->finalizer_given = app->count("--finalizer") > 0;
             return run_record(*args);
           }};

@@ -32,6 +32,7 @@ struct RecordArgs {
   bool launch_given = false;   // ... only kernels of a graph
   bool packing_given = false;  // ... only plans
   bool target_given = false;
+  bool packer_given = false;
   bool finalizer_given = false;
 
   bool is_shortest() const { return pick == "shortest"; }

@@ -74,7 +74,7 @@ Result<Recording> record_mega(const RecordArgs& a, const glm52::LayerRun& run) {
 
 Result<Recording> record_on_gpu(RecordArgs args) {
   const uint32_t num_sms = MEGARTP_TRY(check_gpu());
-  if (args.backend == "mega") set_mega_defaults(args.plan, args.target_given, num_sms);
+  if (args.backend == "mega") set_mega_defaults(args.plan, args.target_given, args.packer_given, num_sms);
   const glm52::LayerRun run = MEGARTP_TRY(make_record_run(args));
   return args.backend == "mega" ? record_mega(args, run) : record_launch(args, run);
 }

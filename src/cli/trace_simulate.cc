@@ -29,6 +29,7 @@ struct SimulateArgs {
   std::string against;
   double max_error = 0;
   bool launch_given = false;
+  bool packer_given = false;
   bool packing_given = false;  // what launch plans do not have; they do have a target
   bool finalizer_given = false;
 };
@@ -57,7 +58,7 @@ Result<trace::Trace> simulate_kernels(const SimulateArgs& a, const OpGraph& grap
 
 Result<trace::Trace> simulate_tasks(const SimulateArgs& a, const OpGraph& graph, const ShapeEnv& shapes) {
   PlanOptions options = a.plan;
-  if (a.backend == "mega") set_mega_defaults(options, true, 0);
+  if (a.backend == "mega") set_mega_defaults(options, true, a.packer_given, 0);
   const BuiltPlan built = MEGARTP_TRY(build_plan(graph, shapes, options));
   const std::vector<TaskCost> costs = task_costs(*built.tasks);
   const TargetDesc target = MEGARTP_TRY(find_target(options.target));
@@ -184,6 +185,7 @@ Command add_trace_simulate_command(CLI::App& trace) {
                 app->count("--workers") + app->count("--packer") + app->count("--finalizer") + app->count("--events") >
                 0;
             args->finalizer_given = app->count("--finalizer") > 0;
+            args->packer_given = app->count("--packer") > 0;
             return run_simulate(*args);
           }};
 }

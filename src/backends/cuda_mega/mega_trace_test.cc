@@ -63,11 +63,10 @@ TEST(MegaTrace, WeightsAreARoleWhereTheyAreRecorded) {
 }
 
 TEST(MegaTrace, PublishingIsARoleBehindTheTask) {
-  const auto raw = raw_trace(plan_of_three_tasks(),
-                             std::vector<abi::MegaTraceRecord>{record(1000, 1064, 2024, 0, 0, 1544),
-                                                               record(2056, 2088, 3080, 0, 0, 2048),
-                                                               record(1032, 1032, 1512),
-                                                               {}});
+  const auto raw = raw_trace(
+      plan_of_three_tasks(),
+      std::vector<abi::MegaTraceRecord>{
+          record(1000, 1064, 2024, 0, 0, 1544), record(2056, 2088, 3080, 0, 0, 2048), record(1032, 1032, 1512), {}});
   ASSERT_TRUE(raw) << raw.error().to_string();
   EXPECT_EQ(raw->tasks[0].done, 1544U);
   EXPECT_EQ(raw->tasks[1].done, 2088U) << "no sooner than its inputs";
