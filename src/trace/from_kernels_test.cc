@@ -1,12 +1,14 @@
 #include "trace/from_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "models/glm52/glm52.h"
 #include "trace/analysis.h"
+#include "trace/what_if.h"
 
 namespace megartp::trace {
 namespace {
@@ -133,6 +135,26 @@ TEST(TraceOfLaunch, WhatNeverWaitedHasItsInputsWhenItEnters) {
   const auto first = std::ranges::find_if(trace->tasks, [](const TraceTask& t) { return t.op == 0 && t.id == 0; });
   ASSERT_NE(first, trace->tasks.end());
   EXPECT_EQ(first->ready_ns, first->visible_ns);
+}
+
+TEST(TraceOfLaunchSimulation, SaysWhatTheSimulatorSays) {
+  for (const LaunchMode mode : {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp}) {
+    const LaunchPlan plan = layer_plan(mode);
+    const auto result = simulate_launch(plan, *find_launch_costs("h200"));
+    ASSERT_TRUE(result) << result.error().to_string();
+    const auto trace = trace_of_simulation(plan, *result, {});
+    ASSERT_TRUE(trace) << trace.error().to_string();
+    EXPECT_EQ(trace->meta.backend, "simulated");
+    EXPECT_EQ(trace->meta.span_ns, result->span_ns);
+    EXPECT_DOUBLE_EQ(trace->meta.timed_ns, result->timed_us * 1e3);
+    EXPECT_EQ(trace->roles.size(), result->parts.size());
+    const Analysis a = analyse(*trace);
+    EXPECT_EQ(a.critical_ns(), result->span_ns);
+    // A change is judged by a replay; of no change it must be the run, or nearly so.
+    const auto replay = what_if(*trace, {});
+    ASSERT_TRUE(replay) << replay.error().to_string();
+    EXPECT_LT(std::abs(replay->replay_error()), 0.1) << to_string(mode);
+  }
 }
 
 }  // namespace

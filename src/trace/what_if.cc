@@ -164,7 +164,10 @@ SimCosts replay_costs(const Trace& trace) {
       ways.push_back(deps.lag_ns(t));
     else if (deps.before_on_lane(t) != kNoTraceTask)
       gaps.push_back(deps.lag_ns(t));
-    if (t == 0 || trace.tasks[t - 1].lane != trace.tasks[t].lane) starts.push_back(trace.tasks[t].visible_ns);
+    // A worker's first task says when it started; a CTA that others had to let go says nothing of the start.
+    const bool was_let_go = !trace.kernel_edges.empty() && deps.binding(t).task != kNoTraceTask;
+    const bool is_first = t == 0 || trace.tasks[t - 1].lane != trace.tasks[t].lane;
+    if (is_first && !was_let_go) starts.push_back(trace.tasks[t].visible_ns);
   }
   SimCosts costs;
   costs.launch_ns = median(std::move(starts));
