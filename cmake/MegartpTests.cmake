@@ -1,7 +1,6 @@
 # Every folder under src that holds *_test.cc gets one test binary: src/graph/*_test.cc -> graph_test; the op families share ops_test.
 function(megartp_add_unit_tests)
   include(GoogleTest)
-  find_package(rapidcheck QUIET)
   file(GLOB_RECURSE tests CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src ${PROJECT_SOURCE_DIR}/src/*_test.cc)
   set(folders "")
   foreach(test IN LISTS tests)
@@ -33,30 +32,20 @@ set(MEGARTP_CORE_TESTS io_test graph_test plan_test backends_cpu_threads_test co
 
 # megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.
 function(megartp_add_test_binary target)
-  if(NOT TARGET megartp_test_pch)
-    # The headers of GoogleTest and of the JSON library take seconds to read: once for all test binaries.
-    file(GENERATE OUTPUT ${PROJECT_BINARY_DIR}/generated/test_pch.cc CONTENT "// Carries the precompiled headers.\n")
-    add_executable(megartp_test_pch EXCLUDE_FROM_ALL ${PROJECT_BINARY_DIR}/generated/test_pch.cc)
-    megartp_configure_test(megartp_test_pch)
-    target_precompile_headers(megartp_test_pch PRIVATE <gmock/gmock.h> <gtest/gtest.h> <fmt/format.h> <nlohmann/json.hpp>
-                                                       <filesystem> <fstream> <map> <random> <set> <thread>
-                                                       ${PROJECT_SOURCE_DIR}/src/ops/op_family.h)
-    if(TARGET rapidcheck)
-      target_precompile_headers(megartp_test_pch PRIVATE <rapidcheck.h>)
-    endif()
-  endif()
   add_executable(${target} ${ARGN})
   megartp_configure_test(${target})
+  target_link_libraries(${target} PRIVATE megartp_test_support GTest::gtest_main)
   if(NOT target IN_LIST MEGARTP_CORE_TESTS)
     target_link_libraries(${target} PRIVATE megartp_device)
   endif()
-  target_precompile_headers(${target} REUSE_FROM megartp_test_pch)
+  target_precompile_headers(${target} REUSE_FROM megartp_test_support)
   # Most of a test's compile time goes into what all tests instantiate: names in the tests of one folder are unique, so that they can
   # be compiled in one go.
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEGARTP_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEGARTP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
   gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
 endfunction()
 
+# What test binaries and megartp_test_support have in common.
 function(megartp_configure_test target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)  # the library is what must be fast; a third of the compile time
   target_compile_options(${target} PRIVATE -Wno-dangling-else)  # `if (x) EXPECT_...` is meant as it reads
@@ -64,7 +53,7 @@ function(megartp_configure_test target)
     target_compile_options(${target} PRIVATE -Wno-stringop-overflow -Wno-stringop-overread)  # false, as those in CMakeLists.txt
   endif()
   target_include_directories(${target} PRIVATE ${PROJECT_BINARY_DIR}/generated)
-  target_link_libraries(${target} PRIVATE megartp megartp_test_support megartp_flags GTest::gmock GTest::gtest_main nlohmann_json::nlohmann_json)
+  target_link_libraries(${target} PRIVATE megartp megartp_flags GTest::gmock nlohmann_json::nlohmann_json)
   if(TARGET rapidcheck)
     target_link_libraries(${target} PRIVATE rapidcheck)
   endif()

@@ -177,6 +177,17 @@ class Headers(CheckTest):
         bad = "#pragma once\n#include <string>\ninline std::string name_of(const Foo& foo) { return foo.name; }\n"
         self.rejects("headers", {"src/base/foo.h": self.FOO, "src/plan/bad.h": bad}, "src/plan/bad.h: does not compile alone")
 
+    def test_behind_precompiled_headers(self):
+        good = {f"src/base/part{i}.h": f"#pragma once\n#include <string>\ninline std::string part{i}() {{ return {{}}; }}\n" for i in range(8)}
+        self.assertIn("8 in 1 compilations behind 1 sets", self.accepts("headers", good))
+        for bad in [
+            "#pragma once\ninline std::string bad() { return {}; }\n",
+            "#pragma once\n#include <cstdint>\ninline std::string bad() { return {}; }\n",
+            "#pragma once\n#include <string>\ninline std::list<std::string> bad() { return {}; }\n",
+            "#pragma once\n#ifdef NOWHERE\n#include <string>\n#endif\ninline std::string bad() { return {}; }\n",
+        ]:
+            self.rejects("headers", {**good, "src/plan/bad.h": bad}, "src/plan/bad.h: does not compile alone")
+
     def test_circle(self):
         files = {"src/base/a.h": '#pragma once\n#include "base/b.h"\n', "src/base/b.h": '#pragma once\n#include "base/a.h"\n'}
         self.accepts("headers", files)

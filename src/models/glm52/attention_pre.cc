@@ -5,19 +5,13 @@
 #include <fmt/format.h>
 
 #include "models/glm52/glm52.h"
+#include "models/glm52/weight_names.h"
 #include "ops/common/paged_cache.h"
 
 namespace megartp::glm52 {
 namespace {
 
 constexpr double kIndexNormEps = 1e-6;  // fixed in every implementation, whatever rms_norm_eps says
-
-std::string layer_name(int64_t layer, std::string_view tensor) {
-  return fmt::format("model.layers.{}.{}", layer, tensor);
-}
-std::string attention_name(int64_t layer, std::string_view tensor) {
-  return fmt::format("model.layers.{}.self_attn.{}", layer, tensor);
-}
 
 class LayerBuilder {
  public:

@@ -1,4 +1,6 @@
 // The checkpoint tensors of a layer.
+#include "models/glm52/weight_names.h"
+
 #include <fmt/format.h>
 
 #include "base/math.h"
@@ -9,14 +11,14 @@ namespace {
 
 using Kind = WeightSpec::Kind;
 
+}  // namespace
+
 std::string layer_name(int64_t layer, std::string_view tensor) {
   return fmt::format("model.layers.{}.{}", layer, tensor);
 }
 std::string attention_name(int64_t layer, std::string_view tensor) {
   return fmt::format("model.layers.{}.self_attn.{}", layer, tensor);
 }
-
-}  // namespace
 
 std::vector<WeightSpec> layer_weights(const Config& c, int64_t layer) {
   std::vector<WeightSpec> specs;

@@ -32,7 +32,7 @@ Result<Enum> read_choice(const JsonFields& f, std::string_view key,
   return malformed_json(f.path(key), fmt::format("expected one of {}", list));
 }
 
-constexpr std::array<std::pair<std::string_view, ContractWaits>, 3> kWaits{
+constexpr std::array<std::pair<std::string_view, ContractWaits>, 3> kWaitChoices{
     {{"all", ContractWaits::kAll}, {"some", ContractWaits::kSome}, {"none", ContractWaits::kNone}}};
 constexpr std::array<std::pair<std::string_view, ContractTrigger>, 4> kTriggers{
     {{"none", ContractTrigger::kNone},
@@ -97,7 +97,7 @@ Result<KernelContract> read_kernel(const Json& value, std::string where) {
   KernelContract c;
   c.kernel = MEGARTP_TRY(f.string("kernel"));
   c.pdl = MEGARTP_TRY(read_flag(f, "pdl", true));
-  c.waits = MEGARTP_TRY(read_choice(f, "waits", kWaits, ContractWaits::kAll));
+  c.waits = MEGARTP_TRY(read_choice(f, "waits", kWaitChoices, ContractWaits::kAll));
   c.trigger = MEGARTP_TRY(read_choice(f, "trigger", kTriggers, ContractTrigger::kNone));
   if (f.find("params") != nullptr) {
     const Json& list = *MEGARTP_TRY(f.array("params"));

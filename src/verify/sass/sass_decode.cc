@@ -23,7 +23,6 @@ constexpr std::array<uint8_t, kNumOpcodes> make_row_of_opcode() {
 constexpr std::array<uint8_t, kNumOpcodes> kRowOfOpcode = make_row_of_opcode();
 
 constexpr uint8_t kOrderConstant = 4;
-constexpr uint16_t kUniformBranch = 0x547;
 
 bool is_control(OpKind kind) {
   switch (kind) {

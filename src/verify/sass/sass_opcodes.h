@@ -14,6 +14,7 @@
 namespace megartp::sass {
 
 inline constexpr size_t kMaxForms = 19;
+inline constexpr uint16_t kUniformBranch = 0x547;  // BRA.U and BRA.DIV
 
 struct OpcodeRow {
   std::string_view name;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "verify/sass/sass_opcodes.h"
+
 namespace megartp::sass {
 namespace {
 
@@ -171,7 +173,6 @@ Value ParamBlock::constant(uint32_t bank, uint32_t offset) const {
 uint8_t condition_flags(const Instruction& in, const Registers& r) {
   uint8_t flags = 0;
   if (in.is_guarded()) flags |= r.predicates[in.guard()];
-  constexpr uint16_t kUniformBranch = 0x547;
   constexpr uint8_t kOfPredicate = 1;
   if (in.opcode() == kUniformBranch) {
     flags |= in.field(32, 2) == kOfPredicate ? r.uniform_predicates[in.field(24, 3)] : uint8_t{kFromUnknown};
