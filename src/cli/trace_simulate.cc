@@ -56,9 +56,9 @@ Result<trace::Trace> simulate_kernels(const SimulateArgs& a, const OpGraph& grap
   return trace::trace_of_simulation(plan, result, std::move(meta));
 }
 
-// The persistent kernel as it is, medians of docs/traces/mega.trace: a tile of q_absorb, whose weights are there and whose
-// inputs are small, from when consumers come to it until its results are stored; and from there, of the last signaller
-// of an event, until a loader has seen the event.
+// The persistent kernel as it is, medians of docs/traces/mega.trace: a tile of q_absorb, whose weights are there and
+// whose inputs are small, from when consumers come to it until its results are stored; and from there, of the last
+// signaller of an event, until a loader has seen the event.
 void add_mega_costs(SimCosts& costs) {
   costs.task_ns = 3100;
   costs.event_ns = 2400;
