@@ -100,11 +100,16 @@ Result<Prediction> compare_with(const SimulateArgs& a, const trace::TraceMeta& p
   const trace::TraceMeta measured = MEGARTP_TRY(trace::load_trace(a.against))
   .meta;
   const bool is_other = !a.backend.empty() && measured.backend != a.backend && measured.backend != predicted.backend;
-  if (measured.shapes != predicted.shapes || is_other)
+  // Without --backend a plan is simulated, which launch plans are not.
+  const bool is_launch = a.backend.empty() && is_launch_backend(measured.backend);
+  const bool is_elsewhere =
+      measured.graph != predicted.graph || (!measured.target.empty() && measured.target != predicted.target);
+  if (measured.shapes != predicted.shapes || is_other || is_launch || is_elsewhere)
     return make_error(
         ErrorCode::kInvalidArgument,
-        fmt::format("'{}' is of another run: {} with {}; simulated is {} with {}", a.against, measured.backend,
-                    shapes_text(measured), a.backend.empty() ? "a plan" : a.backend, shapes_text(predicted)));
+        fmt::format("'{}' is of another run: {} on {}, {} with {}; simulated is {} on {}, {} with {}", a.against,
+                    measured.graph, measured.target, measured.backend, shapes_text(measured), predicted.graph,
+                    predicted.target, a.backend.empty() ? "a plan" : a.backend, shapes_text(predicted)));
   Prediction p;
   p.is_timed = measured.timed_ns > 0 && predicted.timed_ns > 0;
   p.measured_ns = p.is_timed ? measured.timed_ns : static_cast<double>(measured.span_ns);

@@ -9,7 +9,8 @@ namespace {
 
 // Measured on one H200 with CUDA 13.0, 2026-11-30; microseconds between two event records around one graph launch.
 // "Fitted": least squares over the ops of attention-pre alone (M = 16, KV = 8192) and the pairs A0, B0 and B1, E1 with
-// full edges (M = 16 to 256), 18 figures in all, after everything else was set. docs/trace.md has how far off it is.
+// full edges (M = 16 to 256), 18 figures in all, after everything else was set. docs/performance.md has how far off it
+// is.
 
 // A graph of one empty kernel.
 constexpr double kFrameUs = 2.66;

@@ -71,6 +71,11 @@ class LaunchSimulator {
     }
     while (step()) {
     }
+    for (uint32_t k = 0; k < kernels_.size(); ++k)
+      if (kernels_[k].num_done != kernels_[k].count)
+        return make_error(ErrorCode::kInternal,
+                          fmt::format("launch plan: the simulation stopped with {} of {} CTAs of '{}' done",
+                                      kernels_[k].num_done, kernels_[k].count, plan_.kernels[k].name));
     return result();
   }
 

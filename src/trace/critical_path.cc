@@ -57,7 +57,9 @@ class PathWalker {
     const bool has_weights =
         std::any_of(first, last, [](const RoleInterval& r) { return r.role == abi::kTraceRoleWeights; });
     if (!has_weights) {
-      const bool weights = first == last && is_weight_bound(trace_.meta, task);
+      const bool computes =
+          std::any_of(first, last, [](const RoleInterval& r) { return r.role == abi::kTraceRoleCompute; });
+      const bool weights = !computes && is_weight_bound(trace_.meta, task);
       link(t, weights ? LinkKind::kWeights : LinkKind::kCompute, task.ready_ns);
       return;
     }

@@ -166,6 +166,22 @@ TEST_F(MegaOnDevice, AnyNumberOfWorkersAndReplays) {
     }
 }
 
+// Few workers, long queues: more than eight rings of pages without weights lie between two pages with weights.
+TEST_F(MegaOnDevice, ManyPagesWithoutWeightsBetweenWeights) {
+  const Shape s{16, 8192, 2};
+  const auto cmp = make_graph(s, LaunchMode::kCmp);
+  ASSERT_OK(fill(*cmp, s, 6));
+  ASSERT_OK(run(*cmp));
+  for (const uint32_t workers : {1U, 3U}) {
+    SCOPED_TRACE(workers);
+    const auto mega = make_mega(plan_of(s, workers));
+    ASSERT_NE(mega, nullptr);
+    ASSERT_OK(fill(*mega, s, 6));
+    for (int i = 0; i < 3; ++i) ASSERT_OK(run(*mega));
+    expect_same_bits(*mega, *cmp);
+  }
+}
+
 TEST_F(MegaOnDevice, TwoAtATimeAndInACallersGraph) {
   const Shape s{4, 512, 2};
   const auto a = make_mega(plan_of(s));

@@ -199,13 +199,15 @@ struct MegaContext {
   // The weight loader's next page: empty, and not too many on their way before it.
   __device__ void claim_weight_page(const PageCursor& c) {
     wait_page_empty(c);
-    wait_arrived(older);
+    // A ring or more behind, with pages of tasks without weights between, it has been consumed: that is what made `c`
+    // empty. Its barriers may tell anything by now.
+    const bool is_in_ring = c.use == older.use || (c.use == older.use + 1 && c.page < older.page);
+    if (is_in_ring) wait_arrived(older);
     older = newer;
     newer = c;
   }
-  // Until the use has arrived. It may have been released since, and the page been filled anew.
+  // Until the use has arrived. It may have been released since, and the page been filled anew, once.
   __device__ void wait_arrived(const PageCursor& c) {
-    if (c.use == PageCursor::kNoUse) return;
     uint64_t* full = &s.bar.page_full[c.page];
     uint64_t* empty = &s.bar.page_empty[c.page][c.use % kMegaPageUses];
     const uint32_t empty_parity = c.use / kMegaPageUses & 1;
@@ -256,7 +258,7 @@ struct MegaContext {
 // of kWarps warps. By all consumers; v of other warps is not used.
 template <int kWarps, int kCount>
 __device__ inline void mega_sums(MegaContext& c, float (&v)[kCount]) {
-  static_assert(kWarps * kCount <= sizeof c.s.reduce / sizeof(float));
+  static_assert(kWarps <= kMegaConsumerWarps && kMegaConsumerWarps * kCount <= sizeof c.s.reduce / sizeof(float));
   const uint32_t warp = warp_index();  // by all lanes
 #pragma unroll
   for (int k = 0; k < kCount; ++k) {

@@ -160,6 +160,7 @@ __device__ __forceinline__ void run_activation_loader(MegaContext& c) {
     if (is_stopped) mega_fail(c.p.faults, c.p.stop, c.s, {c.index, abi::kFaultPhaseIdle}, false);
     fuzz_delay(12);
     wait_events(c);
+    __syncwarp();  // every lane's fence comes before the one arrival
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.inputs_ready[c.slot()]);
     c.mark(&abi::MegaTraceRecord::ready);
     dispatch<ActivationsRole>(c, Ops{});

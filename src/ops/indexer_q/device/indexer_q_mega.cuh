@@ -68,6 +68,7 @@ struct IndexerQFinalizeMega {
 
  private:
   static constexpr int kTokens = 2;
+  static_assert(kTokens == 2, "consume() moves the second to the first");
 
   __device__ __forceinline__ static void store(const MegaContext& c, const ops::IndexerQSpec& spec,
                                                const IndexerRowOptions& options, uint32_t row, uint32_t head,

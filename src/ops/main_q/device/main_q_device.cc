@@ -7,7 +7,8 @@
 namespace megartp::ops {
 namespace {
 
-// As in qkv_a: three stages of 16 KiB of weights, one of them on its way.
+// Tiles of 128 rows: all CTAs then find room beside those of indexer_q, where the last of 256 tiles of 64 waited for
+// them (cmp 33.2 instead of 35.5 us; docs/performance.md, "Where the time goes").
 constexpr GemmTuning kTuning{
     .tile_n = 128, .blocks = 1, .stages = 6, .in_flight = 2, .ctas_per_sm = 2, .large_tile_n = 128};
 
