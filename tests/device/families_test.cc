@@ -109,7 +109,11 @@ TEST(DeviceFamilies, TwoCtasOfLargeGridsFitAnSm) {
   for (const DeviceCase& c : layer_cases()) {
     for (const char* op : {"B0", "D0", "D1"}) {
       const DeviceKernel gemm = kernels_of(c, op).value()[0];
-      EXPECT_LE(2 * (gemm.smem_bytes + 1024), kSmBytes) << c.name << ", op " << op;
+      // D0 alone has tiles of 128 x 128, which are faster one at a time than two of 64 x 128 (docs/performance.md).
+      const auto shape = shape_args(gemm);
+      const uint32_t ctas = shape && shape->tile_n == 128 && shape->tile_m == 128 ? 1 : 2;
+      EXPECT_TRUE(ctas == 2 || std::string_view(op) == "D0") << c.name << ", op " << op;
+      EXPECT_LE(ctas * (gemm.smem_bytes + 1024), kSmBytes) << c.name << ", op " << op;
       EXPECT_LE(gemm.block, 320U);
     }
   }
@@ -143,11 +147,11 @@ TEST(DeviceFamilies, GlmAtSixteenRows) {
   EXPECT_EQ(one("A0").grid[0], 16U);
   EXPECT_EQ(one("C0").entry, "megartp::device::head_gate<128, $WAIT>");
   EXPECT_EQ(one("C0").grid[0], 48U);
-  is_gemm(one("B0"), "qkv_a_gemm", 128, 21 * word(one("B0"), "splits"));
+  is_gemm(one("B0"), "qkv_a_gemm", 64, 41 * word(one("B0"), "splits"));
   EXPECT_THAT(one("B0", 1).entry, HasSubstr("qkv_a_finalize<256, "));
   is_gemm(one("B1"), "indexer_k", 128, 8);
   is_gemm(one("D1"), "indexer_q", 128, 128);
-  is_gemm(one("D0"), "main_q", 64, 256);
+  is_gemm(one("D0"), "main_q", 128, 128);
   EXPECT_EQ(one("D2").entry, "megartp::device::q_absorb<3, $WAIT>");
   EXPECT_EQ(one("D2").grid[0], 256U);
   const DeviceKernel e1 = one("E1");
