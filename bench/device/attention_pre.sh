@@ -24,7 +24,7 @@ source "$here/steps.sh"
 
 # --- is it right?
 step doctor "$megartp" doctor
-for backend in serial pdl dag cmp; do
+for backend in serial pdl dag cmp mega; do
   step "check_$backend" "$megartp" run "$model" --backend "$backend" --check
 done
 # A process a fixture: a fault in one leaves the others their context.
@@ -34,12 +34,17 @@ if [[ -n $conformance ]]; then
   done
 fi
 # Ragged and small batches, one request and several.
-for sizes in '1 1 1' '3 200 1' '5 70 3' '33 2049 3' '64 8192 2' '256 8192 4'; do
+for sizes in '1 1 1' '3 200 1' '5 70 3' '33 2049 3' '64 8192 2' '128 900 4' '256 8192 4'; do
   read -r m kv requests <<< "$sizes"
   step "check_m${m}_kv${kv}_r${requests}" "$megartp" run "$model" --backend cmp --check --m "$m" --kv "$kv" --requests "$requests"
 done
-step replays "$megartp" run "$model" --backend cmp --replays "$replays" --no-progress
-step replays_fuzz "$megartp" run "$model" --backend cmp --fuzz --replays "$((replays / 10))" --no-progress
+for sizes in '1 1 1' '3 200 1' '33 2049 3' '64 8192 2' '128 900 4'; do
+  read -r m kv requests <<< "$sizes"
+  step "check_mega_m${m}_kv${kv}_r${requests}" "$megartp" run "$model" --backend mega --check --m "$m" --kv "$kv" --requests "$requests"
+done
+# All five backends at once.
+step replays "$megartp" run "$model" --backend mega --replays "$replays" --no-progress
+step replays_fuzz "$megartp" run "$model" --backend mega --fuzz --replays "$((replays / 10))" --no-progress
 step replays_m33 "$megartp" run "$model" --backend cmp --m 33 --kv 2049 --requests 3 --replays "$((replays / 10))" --no-progress
 if command -v compute-sanitizer > /dev/null; then
   # Op by op, and without the reports that the tool makes of a CTA's copies to itself.
@@ -49,8 +54,8 @@ if command -v compute-sanitizer > /dev/null; then
 fi
 
 # --- how fast?
-step bench_main "$megartp" bench "$model" --repeat 500
-step bench_main_json "$megartp" bench "$model" --repeat 500 --json
+step bench_main "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --repeat 300
+step bench_main_json "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --repeat 300 --json
 step bench_sweep "$megartp" bench "$model" --m 1,4,16,64,128,256 --kv 2048,8192,32768 --repeat 100 --no-same
 step bench_long "$megartp" bench "$model" --m 1,16,256 --kv 131072 --repeat 50 --copies 3 --no-same
 step bench_ablation "$megartp" bench "$model" --ablation --repeat 300
