@@ -158,9 +158,7 @@ class ColdReplays {
       MEGARTP_TRY(submit(traced_, copy));
       traces.push_back(MEGARTP_TRY(source_.read(*traced_[copy])));
     }
-    const auto picked = traces.begin() + static_cast<std::ptrdiff_t>(options_.is_shortest ? 0 : traces.size() / 2);
-    std::ranges::nth_element(traces, picked, {}, [](const RawTrace& t) { return t.end - t.begin; });
-    return std::move(*picked);
+    return pick_run(std::move(traces), options_.is_shortest);
   }
 
   // A run that gave up took no time worth knowing.
@@ -203,6 +201,12 @@ Result<std::shared_ptr<const cuda::Context>> context_or_first(std::shared_ptr<co
 }
 
 }  // namespace
+
+RawTrace pick_run(std::vector<RawTrace> runs, bool is_shortest) {
+  const auto picked = runs.begin() + static_cast<std::ptrdiff_t>(is_shortest ? 0 : runs.size() / 2);
+  std::ranges::nth_element(runs, picked, {}, [](const RawTrace& t) { return t.end - t.begin; });
+  return std::move(*picked);
+}
 
 Result<ColdTrace> trace_cold_replay(const glm52::LayerRun& run, std::shared_ptr<const LaunchPlan> plan,
                                     const ColdTraceOptions& options, std::shared_ptr<const cuda::Context> context) {

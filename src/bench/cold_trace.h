@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "backends/raw_trace.h"
 #include "bench/statistics.h"
@@ -19,6 +20,9 @@ class Context;
 }
 
 namespace megartp::bench {
+
+// The shortest of the runs, at least one, or the one of median length.
+RawTrace pick_run(std::vector<RawTrace> runs, bool is_shortest);
 
 struct ColdTraceOptions {
   uint32_t num_copies = 8;     // of weights, rotated over as `megartp bench` does

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "base/env.h"
+#include "bench/cold_trace.h"
 #include "bench/statistics.h"
 #include "cli/layer_weights.h"
 #include "cli/plan_build.h"
@@ -72,9 +73,7 @@ Result<RawTrace> record_one(Recorder& recorder, int64_t repeat, bool shortest) {
     MEGARTP_TRY(recorder.execution->run(false));
     traces.push_back(*recorder.execution->executable().raw_trace());
   }
-  const auto picked = traces.begin() + static_cast<std::ptrdiff_t>(shortest ? 0 : traces.size() / 2);
-  std::ranges::nth_element(traces, picked, {}, [](const RawTrace& t) { return t.end - t.begin; });
-  return std::move(*picked);
+  return bench::pick_run(std::move(traces), shortest);
 }
 
 // Runs with and without recording in turn, so that what else the machine does meets both; which goes first alternates.

@@ -107,7 +107,7 @@ class Sizes(CheckTest):
 
 class Words(CheckTest):
     def test_good(self):
-        self.accepts("words", {"a.md": "TO" + "DO(#12): see build/release, /t" + "mp/x, ~/work/ok, $HOME/x, https://x.org/home/x\n"})
+        self.accepts("words", {"a.md": "TO" + "DO(#12): see build/release, /t" + "mp/x, ~/wo" + "rk/ok, $HOME/x, https://x.org/home/x\n"})
 
     def test_bad(self):
         self.rejects("words", {"a.cc": "// ok\nopen(\"/ho" + "me/ada/x\");\n"}, "a.cc:2: path of one machine")
