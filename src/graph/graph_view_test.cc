@@ -9,7 +9,6 @@
 #include <fstream>
 #include <iterator>
 #include <map>
-#include <regex>
 #include <set>
 #include <sstream>
 #include <string>
@@ -24,6 +23,7 @@
 #include "graph/test_graphs.h"
 #include "graph/text.h"
 #include "megartp/op_graph.h"
+#include "support/regex.h"
 
 extern char** environ;  // NOLINT: POSIX declares it nowhere
 

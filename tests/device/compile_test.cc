@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
 
 #include <cxxabi.h>
 #include <fmt/format.h>
@@ -16,6 +15,7 @@
 #include "base/file.h"
 #include "device/kernel_checks.h"
 #include "device/shape_table.h"
+#include "support/regex.h"
 
 namespace megartp::test {
 namespace {

@@ -1,7 +1,6 @@
 #include "device/kernel_checks.h"
 
 #include <algorithm>
-#include <regex>
 #include <set>
 
 #include <fmt/format.h>
@@ -9,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/math.h"
+#include "support/regex.h"
 
 namespace megartp::test {
 namespace {
