@@ -30,9 +30,10 @@ endfunction()
 # What `./megartp-dev sanitize` builds of the tests; these do not use megartp_device and do not wait for it.
 set(MEGARTP_CORE_TESTS io_test graph_test plan_test backends_cpu_threads_test conformance_test)
 
-# megartp_add_test_binary(NAME files...): a GoogleTest binary whose cases ctest runs one by one.
+# megartp_add_test_binary(NAME files... [COST seconds]): a GoogleTest binary whose cases ctest runs one by one, the costly ones first.
 function(megartp_add_test_binary target)
-  add_executable(${target} ${ARGN})
+  cmake_parse_arguments(ARG "" "COST" "" ${ARGN})
+  add_executable(${target} ${ARG_UNPARSED_ARGUMENTS})
   megartp_configure_test(${target})
   target_link_libraries(${target} PRIVATE megartp_test_support GTest::gtest_main)
   if(NOT target IN_LIST MEGARTP_CORE_TESTS)
@@ -42,7 +43,11 @@ function(megartp_add_test_binary target)
   # Most of a test's compile time goes into what all tests instantiate: names in the tests of one folder are unique, so that they can
   # be compiled in one go.
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${MEGARTP_UNITY} UNITY_BUILD_BATCH_SIZE 16)
-  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600)
+  set(cost "")
+  if(ARG_COST)
+    set(cost COST ${ARG_COST})
+  endif()
+  gtest_discover_tests(${target} DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 600 ${cost})
 endfunction()
 
 # What test binaries and megartp_test_support have in common.

@@ -40,7 +40,7 @@ class FamiliesCode : public testing::Test {
  protected:
   void SetUp() override {
     if (const auto nvrtc = codegen::Nvrtc::find(); !nvrtc) GTEST_SKIP() << nvrtc.error().to_string();
-    options_.use_cache = false;
+    options_.cache_folder = MEGARTP_SHARED_CUBINS;
   }
 
   std::vector<codegen::CodeFinding> findings(const LaunchPlan& plan) {
@@ -101,6 +101,7 @@ TEST_P(PlantedFault, IsFound) {
   text.replace(at, fault.from.size(), fault.to);
   const std::vector<codegen::SourceHeader> headers{{fault.header, text}};
   options_.headers = headers;
+  options_.use_cache = false;
 
   LaunchPlan plan;
   std::set<std::string> seen;
