@@ -21,7 +21,12 @@ namespace {
 constexpr uint64_t kPrefixBytes = 8;
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the format's own limit
 
-// A read-only mapping of a whole file.
+}  // namespace
+
+namespace detail {
+
+// A read-only mapping of a whole file. Not in an anonymous namespace: g++ warns of members from there when this file is
+// compiled in a lump.
 class Mapping {
  public:
   Mapping() = default;
@@ -60,10 +65,10 @@ class Mapping {
   size_t num_bytes_ = 0;
 };
 
-}  // namespace
+}  // namespace detail
 
 struct SafetensorsFile::Impl {
-  Mapping mapping;
+  detail::Mapping mapping;
   std::vector<TensorView> tensors;
   std::unordered_map<std::string_view, size_t> by_name;  // keys view tensors[].name
   std::map<std::string, std::string> metadata;
