@@ -10,9 +10,10 @@
 // The products are FP8 ones (wgmma), whose sums within a block keep some 14 bits, or, where kExact asks for it, FP16
 // ones (device/fp8_block.cuh): exact, for sums that are quantised again, and dearer.
 //
-// The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer warp has arrived.
-// The weight loader keeps at most kInFlight stages on their way: a few saturate the memory, and what an SM has asked
-// for beyond that only delays the activations that the critical path waits for.
+// The loaders fill their halves of a stage on barriers of their own; it is empty when every consumer has arrived (a
+// lane for its warp where the tensor core alone has read it). The weight loader keeps at most kInFlight stages on their
+// way: a few saturate the memory, and what an SM has asked for beyond that only delays the activations that the
+// critical path waits for.
 #pragma once
 
 #include "device/fp8_block.cuh"
@@ -121,7 +122,7 @@ struct GemmSmem {
     for (int s = 0; s < S::kStages; ++s) {
       mbarrier_init(&w_full[s], 1);
       mbarrier_init(&x_full[s], 1);
-      mbarrier_init(&empty[s], S::kConsumers / 32);
+      mbarrier_init(&empty[s], S::kExact ? S::kConsumers : S::kConsumers / 32);
     }
     mbarrier_init_fence();
   }
@@ -218,8 +219,8 @@ __device__ inline void multiply_stage_exactly(const GemmSmem<S>& smem, uint32_t 
                                               smem.x(stage) + b * S::kTileM * 128, smem.x_scale + block * S::kTileM,
                                               smem.w_scale[block], sums.v[0]);
   }
-  __syncwarp();
-  if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
+  // Every lane for its own reads: racecheck does not follow one that arrives for the others.
+  mbarrier_arrive(&smem.empty[stage]);
 }
 
 // The same by FP8 products. All are started at once; blocks are promoted in ascending order while later ones still run.
