@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/ptx.cuh"
+#include "device/quotient.h"
 
 namespace megartp::device {
 
@@ -46,11 +47,20 @@ __device__ inline float2 rotate(float a, float b, float cosine, float sine) {
   return {__fsub_rn(__fmul_rn(a, cosine), __fmul_rn(b, sine)), __fadd_rn(__fmul_rn(a, sine), __fmul_rn(b, cosine))};
 }
 __device__ inline float group_scale(float amax, bool pow2) {
-  const float s = __fdiv_rn(fmaxf(amax, kAmaxFloor), kE4m3Max);
+  const float s = quotient(fmaxf(amax, kAmaxFloor), kE4m3Max, 1.0F / kE4m3Max);
   if (!pow2) return s;
   uint32_t u = __float_as_uint(s);
   if ((u & 0x7fffffU) != 0) u = (u & 0x7f800000U) + 0x800000U;
   return __uint_as_float(u);
+}
+// The codes of a group's values; scale is group_scale() of its greatest one.
+template <int kCount>
+__device__ inline void quantize(const float (&v)[kCount], float scale, uint32_t (&codes)[kCount / 4]) {
+  const float inverse = __fdiv_rn(1.0F, scale);
+#pragma unroll
+  for (int i = 0; i < kCount; i += 4)
+    codes[i / 4] = pack_e4m3(quotient(v[i], scale, inverse), quotient(v[i + 1], scale, inverse),
+                             quotient(v[i + 2], scale, inverse), quotient(v[i + 3], scale, inverse));
 }
 // 1 / sqrt(sum / n + eps), each step rounded as on the CPU.
 __device__ inline float norm_factor(float sum, float n, float eps) {

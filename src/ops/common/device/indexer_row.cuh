@@ -80,7 +80,9 @@ __device__ inline uint32_t indexer_row(float (&v)[4], const RopeFactors& f, cons
     amax = fmaxf(amax, fabsf(v[i]));
   }
   *scale = group_scale(group_max<32>(amax), o.pow2_scale != 0);
-  return pack_e4m3(__fdiv_rn(v[0], *scale), __fdiv_rn(v[1], *scale), __fdiv_rn(v[2], *scale), __fdiv_rn(v[3], *scale));
+  uint32_t codes[1];
+  quantize(v, *scale, codes);
+  return codes[0];
 }
 
 }  // namespace megartp::device

@@ -26,7 +26,9 @@ struct QkvAGemmParams {
 
 // Grid: N tiles x splits (splits innermost), M tiles.
 template <class S, int kWait>
-__global__ void __launch_bounds__(S::kThreads) qkv_a_gemm(const __grid_constant__ QkvAGemmParams p) {
+// (One CTA at least: without that ptxas 13.0 makes room for six of the smallest, and spills for it.)
+__global__ void __launch_bounds__(S::kThreads, S::kTileM <= 8 ? 1 : 0)
+    qkv_a_gemm(const __grid_constant__ QkvAGemmParams p) {
   extern __shared__ uint8_t dynamic[];
   const uint32_t max_blocks = ceil_div(p.k_blocks, p.splits);
   const GemmSmem<S> smem(dynamic, max_blocks);
@@ -136,11 +138,12 @@ struct QkvAFinalizePart {
     return t;
   }
 
+  __device__ bool is_there() const { return is_normed || is_key; }
   // The sums, rounded to BF16.
   template <int kSplits>
   __device__ void load(const QkvAFinalizeParams& p, uint32_t row, float (&v)[8]) const {
     const uint32_t n = p.n_q + p.kv_lora + p.rope;
-    if (is_normed || is_key)
+    if (is_there())
       sum_partials8<kSplits>(p.partial + uint64_t{row} * n + (is_kv ? p.n_q : 0) + at * 8, uint64_t{p.m} * n, p.splits,
                              v);
 #pragma unroll
@@ -175,9 +178,9 @@ struct QkvAFinalizePart {
     for (int i = 0; i < 8; ++i) amax = fmaxf(amax, fabsf(v[i]));
     if (!is_normed) amax = 0.0F;
     const float scale = group_scale(group_max<16>(amax), (is_kv ? p.mla_pow2_scale : p.pow2_scale) != 0);
-    uint2 codes;
-    codes.x = pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale));
-    codes.y = pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale));
+    uint32_t words[2];
+    quantize(v, scale, words);
+    const uint2 codes{words[0], words[1]};
     if (!is_kv) {
       if (is_normed) {
         p.q[uint64_t{row} * (p.n_q / 8) + at] = codes;
@@ -185,7 +188,7 @@ struct QkvAFinalizePart {
       }
       return;
     }
-    if (is_normed || is_key) store_kv(p, row, slot, at, is_normed, v, codes, scale);
+    if (is_there()) store_kv(p, row, slot, at, is_normed, v, codes, scale);
   }
 };
 

@@ -44,9 +44,21 @@ struct RmsnormPiece {
     if (residual != nullptr) *residual = uint4{out[0], out[1], out[2], out[3]};
     return sum;
   }
+  // The residual, which is BF16.
+  __device__ uint4 packed() const {
+    return uint4{pack_bf16(r[0], r[1]), pack_bf16(r[2], r[3]), pack_bf16(r[4], r[5]), pack_bf16(r[6], r[7])};
+  }
+  __device__ void unpack(const uint4& v) {
+    const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      r[2 * k] = bf16_low(words[k]);
+      r[2 * k + 1] = bf16_high(words[k]);
+    }
+  }
   // By 16 lanes together. Stores y, codes and, in the first lane of a group, its scale.
-  __device__ void finish(const RmsnormQuantParams& p, uint64_t row, uint32_t at, const uint4& gain,
-                         float factor) const {
+  __device__ void finish(const RmsnormQuantParams& p, uint64_t row, uint32_t at, const uint4& gain, float factor,
+                         bool is_there) const {
     const uint32_t vectors = p.cols / 8;
     const uint32_t g[4] = {gain.x, gain.y, gain.z, gain.w};
     uint32_t out[4];
@@ -60,11 +72,11 @@ struct RmsnormPiece {
       amax = fmaxf(amax, fmaxf(fabsf(v[2 * k]), fabsf(v[2 * k + 1])));
     }
     const float scale = group_scale(group_max<16>(amax), p.pow2_scale != 0);
-    if (at < vectors) {
+    uint32_t codes[2];
+    quantize(v, scale, codes);
+    if (is_there) {
       p.y[row * vectors + at] = uint4{out[0], out[1], out[2], out[3]};
-      p.q[row * vectors + at] = uint2{
-          pack_e4m3(__fdiv_rn(v[0], scale), __fdiv_rn(v[1], scale), __fdiv_rn(v[2], scale), __fdiv_rn(v[3], scale)),
-          pack_e4m3(__fdiv_rn(v[4], scale), __fdiv_rn(v[5], scale), __fdiv_rn(v[6], scale), __fdiv_rn(v[7], scale))};
+      p.q[row * vectors + at] = uint2{codes[0], codes[1]};
       if (at % 16 == 0) p.scale[row * ceil_div(p.cols, 128) + at / 16] = scale;
     }
   }
@@ -102,7 +114,10 @@ __global__ void __launch_bounds__(kThreads) rmsnorm_quant(const __grid_constant_
   }
   const float factor = norm_factor(cta_sum<kThreads>(sum, slots), static_cast<float>(p.cols), p.eps);
 #pragma unroll
-  for (int i = 0; i < kVectors; ++i) pieces[i].finish(p, row, i * kThreads + threadIdx.x, w[i], factor);
+  for (int i = 0; i < kVectors; ++i) {
+    const uint32_t at = i * kThreads + threadIdx.x;
+    pieces[i].finish(p, row, at, w[i], factor, at < vectors);
+  }
 }
 
 }  // namespace megartp::device
