@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "abi/instruction.h"
+#include "abi/mega_workers.h"
 
 namespace megartp::abi {
 
@@ -17,29 +18,31 @@ inline constexpr uint32_t kMegaSpecWords = 16;  // of one spec
 inline constexpr uint32_t kMegaMaxMaps = 16;    // tensor maps
 inline constexpr uint32_t kMegaRowMaps = 2;     // of one operand row
 inline constexpr uint32_t kMegaNoMap = 0xffU;
-inline constexpr uint32_t kMegaThreads = 384;  // of a CTA
+inline constexpr uint32_t kMegaThreads = 256;  // of a CTA
 inline constexpr uint32_t kMegaSlots = 4;      // instructions of a worker that are under way at once
-inline constexpr uint32_t kMegaPages = 13;
+inline constexpr uint32_t kMegaPages = 6;
 inline constexpr uint32_t kMegaPageBytes = 16384;
 // A barrier tells a phase from the one before it, not from the one before that, and the loaders, who do not wait for
 // each other, may be several rounds of the ring ahead of the consumers. So the releases of a page's uses go to
 // kMegaPageUses barriers in turn: enough while kMegaSlots instructions in a row take no more than kMegaPagesInSlots
 // pages, which the host checks.
-inline constexpr uint32_t kMegaPageUses = 8;
+inline constexpr uint32_t kMegaPageUses = 16;
 inline constexpr uint32_t kMegaPagesInSlots = kMegaPages * kMegaPageUses;
 inline constexpr uint32_t kMegaScales = 1024;       // x scales of an instruction at most: [K block, token]
 inline constexpr uint32_t kMegaWeightScales = 64;   // weight scales of an instruction at most: K blocks
-inline constexpr uint32_t kMegaSmemBytes = 232448;  // dynamic, of a CTA: all that compute capability 9.0 has
+inline constexpr uint32_t kMegaSmemBytes = 115712;  // dynamic, of a CTA: half of what compute capability 9.0 has
 inline constexpr uint32_t kMegaCounterStride =
     8;  // u64 from one counter to the next: each has a sector pair of its own
 
 // An instruction as it lies in [workers, depth]. wait_total[i]: what all signals of one run add to the event of wait i.
 // num_pages: pages of shared memory that the instruction takes from the ring; in which order is the op's affair.
+// slots: of its operand row, for device code that several ops share; byte i is what that code calls its i-th.
 struct alignas(16) MegaRecord {
   Instruction instruction;
   uint32_t wait_total[kMaxWaits];
   uint32_t num_pages;
-  uint32_t reserved[3];
+  uint32_t slots;
+  uint32_t reserved[2];
 };
 static_assert(sizeof(MegaRecord) == 160);
 

@@ -245,7 +245,7 @@ Command add_bench_command(CLI::App& root) {
   app->add_option("--requests", a.requests, "Requests (default: 2, or 1 for a single row)")->check(CLI::PositiveNumber);
   app->add_option("--weights", a.weights, "Checkpoint (safetensors, HF names); default: a seeded one");
   add_launch_options(*app, a.launch);
-  app->add_option("--workers", a.workers, "mega: CTAs (default: one an SM)")->check(CLI::Range(1U, 65536U));
+  app->add_option("--workers", a.workers, "mega: CTAs (default: two an SM)")->check(CLI::Range(1U, 65536U));
   app->add_option("--packer", a.packer, "mega: how tasks are put into queues")
       ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail"}))
       ->capture_default_str();

@@ -1,6 +1,7 @@
 #include "cli/plan_build.h"
 
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -8,15 +9,11 @@
 
 namespace megartp::cli {
 
-namespace {
-
 Result<TargetDesc> target_of(const PlanOptions& options) {
   TargetDesc target = MEGARTP_TRY(find_target(options.target));
   if (options.num_sms != 0) target.num_workers = options.num_sms;
-  return target;
+  return options.finalizer == "tasks" ? mega_target(std::move(target)) : target;
 }
-
-}  // namespace
 
 std::string graph_hash(const OpGraph& graph) { return hash128(to_json(graph)).hex(); }
 

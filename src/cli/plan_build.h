@@ -18,6 +18,8 @@ struct BuiltPlan {
 };
 // Identity of a graph with all its attributes, as stored in plans.
 std::string graph_hash(const OpGraph& graph);
+// The chip, as plans with such finalizers use it.
+Result<TargetDesc> target_of(const PlanOptions& options);
 Result<LowerOptions> lower_options(const PlanOptions& options);
 Result<BuiltPlan> build_plan(const OpGraph& graph, const ShapeEnv& shapes, const PlanOptions& options);
 

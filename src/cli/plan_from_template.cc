@@ -29,7 +29,7 @@ Result<BuiltPlan> build_plan_from_template(const OpGraph& graph, const BatchOpti
   PackOptions pack_options;
   pack_options.packer = MEGARTP_TRY(parse_packer(options.packer));
   pack_options.num_workers = options.workers;
-  const TargetDesc target = MEGARTP_TRY(find_target(options.target));
+  const TargetDesc target = MEGARTP_TRY(target_of(options));
   const LowerOptions lowering = MEGARTP_TRY(lower_options(options));
   const auto start = Clock::now();
   const PlanTemplate made = MEGARTP_TRY(PlanTemplate::make(graph, largest, lowering, target, pack_options));

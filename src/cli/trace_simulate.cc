@@ -56,9 +56,10 @@ Result<trace::Trace> simulate_kernels(const SimulateArgs& a, const OpGraph& grap
   return trace::trace_of_simulation(plan, result, std::move(meta));
 }
 
-// The persistent kernel as it is, medians of docs/traces/mega.trace: a tile of q_absorb, whose weights are there and
-// whose inputs are small, from when consumers come to it until its results are stored; and from there, of the last
-// signaller of an event, until a loader has seen the event.
+// The persistent kernel, medians of its first trace: a tile of q_absorb, whose weights are there and whose inputs are
+// small, from when consumers come to it until its results are stored; and from there, of the last signaller of an
+// event, until a loader has seen the event. The packer's costs (mega_target) are near; they are what gave the best
+// plans.
 void add_mega_costs(SimCosts& costs) {
   costs.task_ns = 3100;
   costs.event_ns = 2400;
@@ -69,7 +70,7 @@ Result<trace::Trace> simulate_tasks(const SimulateArgs& a, const OpGraph& graph,
   if (a.backend == "mega") set_mega_defaults(options, true, a.packer_given, 0);
   const BuiltPlan built = MEGARTP_TRY(build_plan(graph, shapes, options));
   const std::vector<TaskCost> costs = task_costs(*built.tasks);
-  const TargetDesc target = MEGARTP_TRY(find_target(options.target));
+  const TargetDesc target = MEGARTP_TRY(target_of(options));
   SimCosts sim = sim_costs(target, built.plan->num_workers);
   if (a.backend == "mega") add_mega_costs(sim);
   const SimResult result = MEGARTP_TRY(simulate(make_sim_program(*built.plan, costs), sim));

@@ -1,6 +1,8 @@
 #include "codegen/mega_source.h"
 
+#include <algorithm>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -17,7 +19,8 @@ std::vector<uint32_t> mega_opcodes(const KernelPlan& plan) {
 }
 
 Result<KernelRequest> mega_kernel_request(std::span<const uint32_t> opcodes) {
-  std::string missing, types;
+  std::string missing;
+  std::vector<std::pair<std::string, std::string>> types;  // and their opcodes
   std::set<std::string> headers;
   for (const uint32_t opcode : opcodes) {
     const MegaOpInfo* op = find_mega_op(opcode);
@@ -26,7 +29,11 @@ Result<KernelRequest> mega_kernel_request(std::span<const uint32_t> opcodes) {
       continue;
     }
     headers.emplace(op->header);
-    types += fmt::format("{}megartp::device::{}<{}>", types.empty() ? "" : ", ", op->type, opcode);
+    const auto same = std::ranges::find(types, op->type, &std::pair<std::string, std::string>::first);
+    if (same == types.end())
+      types.emplace_back(op->type, fmt::format("{}", opcode));
+    else
+      same->second += fmt::format(", {}", opcode);
   }
   if (!missing.empty()) {
     std::string known;
@@ -43,7 +50,10 @@ Result<KernelRequest> mega_kernel_request(std::span<const uint32_t> opcodes) {
   request.name = "mega";
   request.header = "device/mega/mega_kernel.cuh";
   request.more_headers.assign(headers.begin(), headers.end());
-  request.entry = fmt::format("megartp::device::mega_kernel<megartp::device::MegaOps<{}>>", types);
+  std::string ops;
+  for (const auto& [type, list] : types)
+    ops += fmt::format("{}megartp::device::{}<{}>", ops.empty() ? "" : ", ", type, list);
+  request.entry = fmt::format("megartp::device::mega_kernel<megartp::device::MegaOps<{}>>", ops);
   request.param_bytes = sizeof(abi::MegaParams);
   request.param_alignment = alignof(abi::MegaParams);
   return request;

@@ -16,16 +16,18 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(MegaSource, NamesOpsInTheOrderOfTheirOpcodes) {
-  const std::array opcodes{abi::kOpcodeRelay, ops::kOpcode_qkv_a_gemm, ops::kOpcode_main_q};
+  const std::array opcodes{abi::kOpcodeRelay, ops::kOpcode_qkv_a_gemm, ops::kOpcode_indexer_q_gemm,
+                           ops::kOpcode_main_q};
   const auto request = mega_kernel_request(opcodes);
   ASSERT_TRUE(request) << request.error().to_string();
   EXPECT_EQ(request->entry,
             "megartp::device::mega_kernel<megartp::device::MegaOps<megartp::device::RelayMega<1>, "
-            "megartp::device::QkvAGemmMega<49>, megartp::device::MainQMega<80>>>");
+            "megartp::device::SplitGemmMega<49, 73>, megartp::device::MainQMega<80>>>")
+      << "GEMMs of split-K families are one code";
   EXPECT_EQ(request->param_bytes, sizeof(abi::MegaParams));
   EXPECT_EQ(request->param_alignment, 64U);
   const std::string source = kernel_source(*request);
-  EXPECT_THAT(source, HasSubstr("#include \"ops/qkv_a/device/qkv_a_mega.cuh\"\n"));
+  EXPECT_THAT(source, HasSubstr("#include \"ops/common/device/fp8_gemm_mega.cuh\"\n"));
   EXPECT_THAT(source, HasSubstr("#include \"device/mega/relay.cuh\"\n"));
   EXPECT_THAT(source, HasSubstr("#include \"device/mega/mega_kernel.cuh\"\n"));
 }

@@ -27,7 +27,7 @@ struct MegaOpMap {
 struct MegaOpInfo {
   uint32_t opcode = 0;
   std::string_view header;  // "ops/qkv_a/device/qkv_a_mega.cuh"
-  // A template of namespace megartp::device whose argument is the opcode: "QkvAGemmMega".
+  // A template of namespace megartp::device whose arguments are the opcodes, all that name it: "QkvAFinalizeMega".
   std::string_view type;
   // Operands that the device op takes in WeightLayout::kTiles64x128.
   std::span<const uint32_t> packed_slots;
@@ -37,6 +37,8 @@ struct MegaOpInfo {
   std::vector<MegaOpMap> (*maps)(std::span<const uint32_t> spec, std::span<const OperandType> operands) = nullptr;
   // kUnsupported, saying what: dims that the device op cannot do. nullptr: it does all that check_instruction accepts.
   Status (*check)(const InstructionCheck& check) = nullptr;
+  // MegaRecord::slots, for code that several opcodes share.
+  uint32_t (*shared_slots)(const InstructionCheck& check) = nullptr;
 };
 
 // For MegaOpInfo::check: `what` says for which dims the device op is written.

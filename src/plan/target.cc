@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "abi/mega.h"
+
 namespace megartp {
 namespace {
 
@@ -96,6 +98,23 @@ Result<TargetDesc> find_target(std::string_view name) {
     known += (known.empty() ? "" : ", ") + t.name;
   }
   return make_error(ErrorCode::kInvalidArgument, fmt::format("unknown target '{}'; known: {}", name, known));
+}
+
+TargetDesc mega_target(TargetDesc chip) {
+  if (chip.num_sms() == 0) return chip;
+  // On an H200 the cheaper tasks take 3.1 us from when a worker comes to them until their results are stored, their
+  // weights there, and an event 2.4 us from there until a loader has seen it; with these, of seven pairs, the packer
+  // made the fastest plan (docs/performance.md).
+  constexpr double kTaskUs = 3.0;
+  constexpr double kEventUs = 2.0;
+  chip.workers_per_sm = abi::kMegaCtasPerSm;
+  chip.num_workers *= abi::kMegaCtasPerSm;
+  chip.worker_gb_per_s /= abi::kMegaCtasPerSm;
+  chip.smem_bytes = abi::kMegaSmemBytes;
+  chip.prefetch_bytes = abi::kMegaPages * abi::kMegaPageBytes;
+  chip.task_overhead_us = kTaskUs;
+  chip.event_latency_us = kEventUs;
+  return chip;
 }
 
 EventCosts event_costs(const TargetDesc& target, uint32_t num_workers) {

@@ -14,11 +14,12 @@ namespace megartp {
 struct TargetDesc {
   std::string name;          // "h200"
   std::string arch;          // "sm_90a", "cpu"
-  uint32_t num_workers = 1;  // SMs, or threads
-  uint32_t smem_bytes = 0;   // per worker
+  uint32_t num_workers = 1;  // SMs times workers_per_sm, or threads
+  uint32_t workers_per_sm = 1;
+  uint32_t smem_bytes = 0;  // per worker
   uint32_t page_bytes = 16384;
   // SMs, 0 for a CPU.
-  uint32_t num_sms() const { return arch == "cpu" ? 0 : num_workers; }
+  uint32_t num_sms() const { return arch == "cpu" ? 0 : num_workers / workers_per_sm; }
   double read_gb_per_s = 0;     // whole chip, measured or specified
   double gflops = 0;            // whole chip, dense FP8
   double task_overhead_us = 0;  // fixed cost of one tile task
@@ -36,5 +37,7 @@ EventCosts event_costs(const TargetDesc& target, uint32_t num_workers = 0);
 
 std::span<const TargetDesc> target_presets();  // cpu, h200, h100, b300
 Result<TargetDesc> find_target(std::string_view name);
+// A GPU as the persistent kernel uses it, whose plans have finalizers that are tasks; a CPU stays what it is.
+TargetDesc mega_target(TargetDesc chip);
 
 }  // namespace megartp

@@ -75,13 +75,17 @@ Result<TaskGraph> packing_graph(const Trace& trace, const SimProgram& p) {
 Status pack_anew(const Trace& trace, const WhatIf& change, SimProgram& p) {
   if (!trace.kernel_edges.empty())
     return make_error(ErrorCode::kInvalidArgument, "what-if: kernels of a CUDA graph have no packer and no workers");
-  const TargetDesc target = MEGARTP_TRY(find_target(trace.meta.target));
+  TargetDesc target = MEGARTP_TRY(find_target(trace.meta.target));
+  if (trace.meta.backend == "mega") target = mega_target(std::move(target));
   const Packer packer = change.packer ? *change.packer : MEGARTP_TRY(parse_packer(trace.meta.packer));
   const auto workers = change.num_workers != 0 ? change.num_workers : static_cast<uint32_t>(trace.lanes.size());
   const TaskGraph graph = MEGARTP_TRY(packing_graph(trace, p));
-  const plan::Schedule schedule = packer == Packer::kRoundRobin
-                                      ? plan::schedule_round_robin(graph, workers)
-                                      : MEGARTP_TRY(plan::schedule_critical_path(graph, target, workers));
+  plan::Schedule schedule;
+  switch (packer) {
+    case Packer::kRoundRobin: schedule = plan::schedule_round_robin(graph, workers); break;
+    case Packer::kCriticalPath: schedule = MEGARTP_TRY(plan::schedule_critical_path(graph, target, workers)); break;
+    case Packer::kLongestTail: schedule = MEGARTP_TRY(plan::schedule_longest_tail(graph, target, workers)); break;
+  }
   std::vector<uint32_t> index_of(trace.tasks.size());
   for (uint32_t t = 0; t < trace.tasks.size(); ++t) index_of[trace.tasks[t].id] = t;
   p.queue_offsets = schedule.offsets;

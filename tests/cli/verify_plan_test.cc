@@ -85,16 +85,16 @@ TEST(CliVerify, WrongSumsAreFindingsNotBadFiles) {
 
 TEST(CliVerify, LimitsOfTheRunner) {
   const std::string path = save_plan_file("limits.plan");
-  EXPECT_EQ(run_cli(fmt::format("verify plan '{}' --target h100 --pages 13 --scratch-bytes 4096", path)).exit_code, 0);
+  EXPECT_EQ(run_cli(fmt::format("verify plan '{}' --target h100 --pages 6 --scratch-bytes 4096", path)).exit_code, 0);
   const CliResult pages = run_cli(fmt::format("verify plan '{}' --pages 14 --scratch-bytes 4096", path));
   EXPECT_EQ(pages.exit_code, 1);
   EXPECT_THAT(pages.out, HasSubstr("smem_budget"));
   const CliResult ring = run_cli(fmt::format("verify plan '{}' --max-queue-depth 2", path));
   EXPECT_EQ(ring.exit_code, 1);
   EXPECT_THAT(ring.out, HasSubstr("queue_overflow"));
-  const CliResult workers = run_cli("verify glm52-attention-pre --target h200 --workers 148");
+  const CliResult workers = run_cli("verify glm52-attention-pre --target h200 --workers 300");
   EXPECT_EQ(workers.exit_code, 1);
-  EXPECT_THAT(workers.out, HasSubstr("over_subscribe: the plan has 148 workers, but h200 keeps only 132 resident"));
+  EXPECT_THAT(workers.out, HasSubstr("over_subscribe: the plan has 300 workers, but h200 keeps only 264 resident"));
 }
 
 TEST(CliVerify, MisuseAndBadFiles) {

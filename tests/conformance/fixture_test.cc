@@ -43,13 +43,17 @@ std::vector<Variant> variants() {
   return all;
 }
 
-Result<Outcomes> run_threads(const Fixture& fixture, const Variant& variant) {
-  const TaskGraph tasks = MEGARTP_TRY(lower(fixture.graph, fixture.inputs.shapes, {variant.finalizer}));
+Result<Outcomes> run_threads(const Fixture& fixture, const LowerOptions& options, const Variant& variant) {
+  const TaskGraph tasks = MEGARTP_TRY(lower(fixture.graph, fixture.inputs.shapes, options));
   const TargetDesc target = MEGARTP_TRY(find_target("cpu"));
   auto plan = std::make_shared<KernelPlan>(MEGARTP_TRY(pack(tasks, target, {variant.packer, variant.workers})));
   MEGARTP_TRY(check_plan(*plan));
   const auto executable = MEGARTP_TRY(prepare_cpu_threads(std::move(plan)));
   return run_fixture(fixture, *executable);
+}
+
+Result<Outcomes> run_threads(const Fixture& fixture, const Variant& variant) {
+  return run_threads(fixture, {variant.finalizer}, variant);
 }
 
 Result<Outcomes> run_reference(const Fixture& fixture) {
@@ -95,6 +99,23 @@ TEST_P(FixtureTest, CpuThreadsAgreesAndEveryPlanGivesTheSameBits) {
       continue;
     }
     ASSERT_EQ(outcomes->size(), first->size());
+    for (const auto& [name, outcome] : *outcomes) EXPECT_TRUE(outcome.bytes == first->at(name).bytes) << name;
+  }
+}
+
+// As the persistent kernel's plans are cut: K splits of a GPU, tiles of 64 weight rows, parts of rows, small
+// finalizers.
+TEST_P(FixtureTest, PlansForAGpuAgreeToo) {
+  LowerOptions options{FinalizerMode::kTasks};
+  options.num_sms = 132;
+  std::optional<Outcomes> first;
+  for (const uint32_t workers : {1U, 7U}) {
+    const auto outcomes = run_threads(*fixture_, options, {FinalizerMode::kTasks, Packer::kLongestTail, workers});
+    ASSERT_TRUE(outcomes) << outcomes.error().to_string();
+    if (!first) {
+      expect_outputs(*fixture_, *outcomes);
+      first = *outcomes;
+    }
     for (const auto& [name, outcome] : *outcomes) EXPECT_TRUE(outcome.bytes == first->at(name).bytes) << name;
   }
 }

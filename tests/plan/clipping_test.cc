@@ -72,9 +72,15 @@ void check_stage(const Stage& small, const Stage& large) {
 }
 
 void check_pair(const OpGraph& graph, const ShapeEnv& small, const ShapeEnv& large) {
-  for (const FinalizerMode mode : {FinalizerMode::kFused, FinalizerMode::kTasks}) {
+  struct Mode {
+    FinalizerMode finalizer;
+    uint32_t num_sms;
+  };
+  for (const Mode mode :
+       {Mode{FinalizerMode::kFused, 0}, Mode{FinalizerMode::kTasks, 0}, Mode{FinalizerMode::kTasks, 132}}) {
     LowerOptions options;
-    options.finalizer = mode;
+    options.finalizer = mode.finalizer;
+    options.num_sms = mode.num_sms;
     options.any_shape = true;
     const auto l = lower(graph, large, options);
     const auto s = lower(graph, small, options);

@@ -113,6 +113,7 @@ class ImageBuilder {
         is_known[i.operand_row] = true;
         for (uint32_t w = 0; w < abi::num_waits(i); ++w) record.wait_total[w] = plan_.events[i.waits[w].event].total;
         if (op.num_pages != nullptr) record.num_pages = op.num_pages(check);
+        if (op.shared_slots != nullptr) record.slots = op.shared_slots(check);
       }
       image_.records.push_back(record);
     }

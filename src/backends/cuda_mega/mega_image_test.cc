@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,13 +44,42 @@ TEST(MegaImage, RecordsCarryTotalsAndPages) {
     uint32_t& most = most_pages[opcode_name(r.instruction.opcode)];
     most = std::max(most, r.num_pages);
   }
-  // hidden 512 is four K blocks in two splits of two; x takes 4 KiB of a page.
-  EXPECT_EQ(most_pages["qkv_a.gemm"], 3U);
+  // hidden 512 is four K blocks in two splits of two, which share a page; x takes 4 KiB of another.
+  EXPECT_EQ(most_pages["qkv_a.gemm"], 2U);
   EXPECT_EQ(most_pages["indexer_q.gemm"], 2U);  // K = 256: a split a block
-  EXPECT_EQ(most_pages["main_q"], 3U);
-  EXPECT_EQ(most_pages["qkv_a.finalize"], 0U);
+  EXPECT_EQ(most_pages["main_q"], 2U);
+  EXPECT_EQ(most_pages["qkv_a.finalize"], 1U);  // q or kv of two splits
+  EXPECT_EQ(most_pages["add_rmsnorm_quant"], 3U);
+  EXPECT_EQ(most_pages["q_absorb"], 4U);
   EXPECT_EQ(most_pages["noop"], 0U);
-  EXPECT_EQ(most_pages["indexer_score"], 3U);  // 256 keys
+  EXPECT_EQ(most_pages["indexer_score"], 2U);  // 128 keys
+}
+
+// Code that families share finds its operands by what the record says.
+TEST(MegaImage, RecordsSayWhereSharedCodeFindsItsOperands) {
+  const KernelPlan plan = layer_plan(4, 100, 3);
+  const auto image = make_mega_image(plan);
+  ASSERT_TRUE(image) << image.error().to_string();
+  std::map<std::string_view, std::set<uint32_t>> slots;
+  for (const abi::MegaRecord& r : image->records) slots[opcode_name(r.instruction.opcode)].insert(r.slots);
+  // x scale, weight and its scale, partials; qkv_a has two weights.
+  EXPECT_THAT(slots["qkv_a.gemm"], testing::ElementsAre(0x0c030201U, 0x0c050401U));
+  EXPECT_THAT(slots["indexer_q.gemm"], testing::SizeIs(1));
+  EXPECT_THAT(slots["main_q"], testing::ElementsAre(0U));
+}
+
+TEST(MegaImage, TilesForCpusAreRefused) {
+  const OpGraph graph = glm52::attention_pre_graph(fast_config(), {}, 6);
+  LowerOptions lowering;
+  lowering.finalizer = FinalizerMode::kTasks;
+  const KernelPlan plan =
+      pack(lower(graph, glm52::decode_shapes(4, 100, 1).value(), lowering).value(), find_target("cpu").value(), {{}, 3})
+          .value();
+  const auto image = make_mega_image(plan);
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(image.error().message, HasSubstr("tiles of up to 64 K blocks"));
+  EXPECT_THAT(image.error().message, HasSubstr("64 weight rows, not 0 .. 128"));
 }
 
 TEST(MegaImage, OperandsMapsAndPackedWeights) {
@@ -143,6 +173,7 @@ TEST(MegaPlan, DecidesBitsAsLaunchPlansDo) {
     EXPECT_NE(partial, tensors.end());
     return partial->dims[0];
   };
+  EXPECT_EQ(build_mega_plan(graph, shapes).value().num_workers, 264U) << "two an SM";
   EXPECT_EQ(splits(0, 0), 6);
   EXPECT_EQ(splits(132, 20), 6) << "however many workers there are";
   EXPECT_EQ(splits(64, 0), 3);

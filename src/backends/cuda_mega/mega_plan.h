@@ -9,7 +9,7 @@ namespace megartp {
 struct MegaPlanOptions {
   std::string target = "h200";
   uint32_t num_sms = 0;      // of the device, which decides bits as for launch plans; 0: the target's
-  uint32_t num_workers = 0;  // 0: as many as SMs
+  uint32_t num_workers = 0;  // 0: two an SM
   Packer packer = Packer::kLongestTail;
   EventMode events = EventMode::kExact;
 };

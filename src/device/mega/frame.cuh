@@ -1,11 +1,11 @@
-// The frame of the persistent kernel: one CTA an SM walks a queue of instructions. It knows no op; ops are types with
-// a function for each role (mega_kernel.cuh).
+// The frame of the persistent kernel: a CTA, two of which share an SM, walks a queue of instructions. It knows no op;
+// ops are types with a function for each role (mega_kernel.cuh).
 //
-//   warps 0 .. 7   consumers: arithmetic, results to global memory
-//   warp 8         controller: instructions into slots, ahead of everybody
-//   warp 9         weight loader: weights into pages, as far ahead as there are pages
-//   warp 10        activation loader: waits for the instruction's events, then activations into pages
-//   warp 11        publisher: waits until the consumers are done, then signals
+//   warps 0 .. 3   consumers, a warpgroup: arithmetic, results to global memory
+//   warp 4         controller: instructions into slots, ahead of everybody
+//   warp 5         weight loader: weights into pages, as far ahead as there are pages
+//   warp 6         activation loader: waits for the instruction's events, then activations into pages
+//   warp 7         publisher: waits until the consumers are done, then signals
 //
 // Shared memory: pages of 16 KiB in a ring, taken in the order of the instructions (activations of one, then its
 // weights). So a page's content is known from the queue alone, without a table; a page is overwritten when all
@@ -32,7 +32,7 @@ using abi::kMegaScales;
 using abi::kMegaSlots;
 using abi::kMegaThreads;
 using abi::kMegaWeightScales;
-inline constexpr uint32_t kMegaConsumerWarps = 8;
+inline constexpr uint32_t kMegaConsumerWarps = 4;
 inline constexpr uint32_t kMegaConsumers = kMegaConsumerWarps * 32;
 static_assert(kMegaThreads == kMegaConsumers + 4 * 32);
 inline constexpr uint32_t kMegaScaleBuffers = 2;  // instructions whose x scales are there at a time
@@ -60,6 +60,12 @@ struct MegaShared {
   uint32_t failed;
 };
 static_assert(1024 + sizeof(MegaShared) <= abi::kMegaSmemBytes, "aligned to 1024 by hand");
+
+// The opcodes of an op's device code.
+template <uint32_t... kOps>
+struct MegaOpcodes {
+  __device__ static bool has(uint32_t opcode) { return ((opcode == kOps) || ...); }
+};
 
 // A place in the ring: page `page`, used for the (use + 1)-th time.
 struct PageCursor {
@@ -142,9 +148,9 @@ __device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShar
 // Inline: a call that returns would cost its caller's registers.
 __device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s, uint64_t* bar, uint32_t parity,
                                         uint32_t index) {
+  // Each try sleeps for long, so that each may be followed by a look.
   const uint64_t begin = global_timer();
-  for (uint32_t i = 1; !mbarrier_try_wait(bar, parity); ++i) {
-    if (i % 16 != 0) continue;
+  while (!mbarrier_try_wait(bar, parity)) {
     const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
     if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
   }
@@ -160,11 +166,9 @@ struct MegaContext {
   PageCursor pages;           // its first page
   uint32_t scale_uses = 0;    // instructions before it that had x scales
   uint32_t group_parity = 0;  // of the next barrier of the consumers
-  // Of the weight loader: the two pages that it asked for last. More saturate the memory, and what an SM has asked for
-  // beyond that delays what the critical path waits for: activations, results, signals. No array, which would move the
-  // whole context to local memory.
-  PageCursor older{0, PageCursor::kNoUse};
-  PageCursor newer{0, PageCursor::kNoUse};
+  // Of the weight loader: the page that it asked for last. One a worker saturates the memory, and what an SM has asked
+  // for beyond that delays what the critical path waits for: activations, results, signals, code.
+  PageCursor asked{0, PageCursor::kNoUse};
 
   __device__ uint32_t slot() const { return index % kMegaSlots; }
   __device__ uint32_t slot_parity() const { return index / kMegaSlots & 1; }
@@ -176,6 +180,8 @@ struct MegaContext {
     static_assert(sizeof(Spec) <= sizeof p.specs[0]);
     return *reinterpret_cast<const Spec*>(p.specs[instruction().spec_id]);
   }
+  // Of code that several ops share: where the instruction's operand row has what the code calls its i-th.
+  __device__ uint32_t shared_slot(uint32_t i) const { return record().slots >> (8 * i) & 0xffU; }
   template <class T>
   __device__ T* operand(uint32_t at) const {
     return reinterpret_cast<T*>(p.operands[instruction().operand_row][at]);
@@ -196,15 +202,14 @@ struct MegaContext {
     if (c.use == 0) return;
     wait(&s.bar.page_empty[c.page][(c.use - 1) % kMegaPageUses], (c.use - 1) / kMegaPageUses & 1);
   }
-  // The weight loader's next page: empty, and not too many on their way before it.
+  // The weight loader's next page: empty, and the one before it has arrived.
   __device__ void claim_weight_page(const PageCursor& c) {
     wait_page_empty(c);
     // A ring or more behind, with pages of tasks without weights between, it has been consumed: that is what made `c`
     // empty. Its barriers may tell anything by now.
-    const bool is_in_ring = c.use == older.use || (c.use == older.use + 1 && c.page < older.page);
-    if (is_in_ring) wait_arrived(older);
-    older = newer;
-    newer = c;
+    const bool is_in_ring = c.use == asked.use || (c.use == asked.use + 1 && c.page < asked.page);
+    if (is_in_ring) wait_arrived(asked);
+    asked = c;
   }
   // Until the use has arrived. It may have been released since, and the page been filled anew, once.
   __device__ void wait_arrived(const PageCursor& c) {
@@ -254,25 +259,24 @@ struct MegaContext {
   __device__ uint32_t scale_parity() const { return scale_uses / kMegaScaleBuffers & 1; }
 };
 
-// Sums over the consumers' first kWarps warps, the same in all threads, in the order of cta_sum() in an ordinary kernel
-// of kWarps warps. By all consumers; v of other warps is not used.
-template <int kWarps, int kCount>
-__device__ inline void mega_sums(MegaContext& c, float (&v)[kCount]) {
-  static_assert(kWarps <= kMegaConsumerWarps && kMegaConsumerWarps * kCount <= sizeof c.s.reduce / sizeof(float));
+// Sum over all consumers of pieces of a row, the same in all threads: v[i] is of the thread's piece i, and threads'
+// i-th pieces stand behind all (i - 1)-th ones. Added in the order of cta_sum() in an ordinary kernel with a thread a
+// piece.
+template <int kPieces>
+__device__ inline float mega_sum(MegaContext& c, const float (&v)[kPieces]) {
+  static_assert(kMegaConsumerWarps * kPieces <= sizeof c.s.reduce / sizeof(float));
   const uint32_t warp = warp_index();  // by all lanes
 #pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-    v[k] = warp_sum(v[k]);
-    if (lane_index() == 0) c.s.reduce[k * kMegaConsumerWarps + warp] = v[k];
+  for (int i = 0; i < kPieces; ++i) {
+    const float sum = warp_sum(v[i]);
+    if (lane_index() == 0) c.s.reduce[i * kMegaConsumerWarps + warp] = sum;
   }
   c.sync_consumers();
+  float sum = 0.0F;
 #pragma unroll
-  for (int k = 0; k < kCount; ++k) {
-    v[k] = 0.0F;
-#pragma unroll
-    for (int i = 0; i < kWarps; ++i) v[k] += c.s.reduce[k * kMegaConsumerWarps + i];
-  }
+  for (int i = 0; i < kMegaConsumerWarps * kPieces; ++i) sum += c.s.reduce[i];
   c.sync_consumers();  // the next sum writes there
+  return sum;
 }
 
 }  // namespace megartp::device

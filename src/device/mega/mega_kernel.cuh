@@ -1,6 +1,6 @@
 // The persistent kernel: roles and their loops over the queue. An op is a type with
 //
-//   static constexpr uint32_t kOpcode;
+//   MegaOpcodes<...>, a base                        the opcodes that it does
 //   static constexpr bool kHasXScales;              a GEMM: load_activations() fills a buffer of x scales, and all
 //                                                   lanes in load_weights() arrive at w_scales_full
 //   static void load_weights(MegaContext&);         weight loader; never waits for inputs
@@ -51,7 +51,7 @@ struct ConsumerRole {
 template <class Role, class... Ops>
 __device__ __forceinline__ void dispatch(MegaContext& c, MegaOps<Ops...>) {
   const uint32_t opcode = c.instruction().opcode;
-  (void)((opcode == Ops::kOpcode && (Role::template run<Ops>(c), true)) || ...);
+  (void)((Ops::has(opcode) && (Role::template run<Ops>(c), true)) || ...);
 }
 
 // False at the end of the queue.
@@ -206,7 +206,8 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
 
 // Grid: num_workers CTAs, all resident. kMegaThreads, abi::kMegaSmemBytes.
 template <class Ops>
-__global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_constant__ abi::MegaParams p) {
+__global__ void __launch_bounds__(kMegaThreads, abi::kMegaCtasPerSm)
+    mega_kernel(const __grid_constant__ abi::MegaParams p) {
   extern __shared__ uint8_t dynamic[];
   MegaShared& s = *reinterpret_cast<MegaShared*>(dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U));
   const uint32_t warp = warp_index();
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kMegaThreads, 1) mega_kernel(const __grid_cons
   fuzz_delay(10);
   // The loaders' registers go to the consumers, a warpgroup at a time.
   if (warp < kMegaConsumerWarps) {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
     MegaContext c{p, s, 0};
     return run_consumer<Ops>(c);
   }

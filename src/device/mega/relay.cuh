@@ -6,8 +6,7 @@
 namespace megartp::device {
 
 template <uint32_t kOp>
-struct RelayMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct RelayMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
   __device__ static void load_weights(MegaContext&) {}
   __device__ static void load_activations(MegaContext&) {}

@@ -30,4 +30,7 @@ struct Fp8GemmPayload {
 };
 inline constexpr uint32_t kFp8GemmPayloadWords = 6;
 
+// Of the tile's operand row, what the code that the families share in the persistent kernel calls its i-th.
+enum SplitGemmSlot : uint32_t { kSplitGemmXScale, kSplitGemmWeight, kSplitGemmWeightScale, kSplitGemmPartial };
+
 }  // namespace megartp::ops

@@ -4,12 +4,18 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "abi/mega_workers.h"
 #include "base/math.h"
 
 namespace megartp::ops {
 
 inline constexpr int64_t kBlockN = 128;
 inline constexpr int64_t kBlockK = 128;  // one scale block
+// Workers of the persistent kernel; 0 where no GPU is known.
+constexpr int64_t gpu_workers(int64_t num_sms) { return num_sms * abi::kMegaCtasPerSm; }
+// Weight rows of a tile in its plans, where a warpgroup has 64.
+inline constexpr int64_t kGpuBlockN = 64;
+constexpr int64_t block_n(int64_t num_sms) { return num_sms == 0 ? kBlockN : kGpuBlockN; }
 
 // Rows of one M tile: 16 up to M = 16 (the decode case), then 32, then 64. Every output's sum has the same order
 // whatever this is, so it may change without changing a bit.
@@ -24,6 +30,15 @@ struct Range {
 // Piece `i` of [0, extent) cut into blocks of `block`, the last one ragged.
 constexpr Range block_range(int64_t extent, int64_t block, int64_t i) {
   return {i * block, std::min(extent, (i + 1) * block)};
+}
+
+// Rows of a finalizer's tile: those of an M tile; on a GPU, where a warp has a row at a time, few, while there are
+// workers for so many tiles. `columns`: tiles side by side.
+constexpr int64_t finalizer_rows(int64_t m, int64_t columns, int64_t num_workers) {
+  if (num_workers == 0) return block_m(m);
+  int64_t rows = 4;
+  while (rows < block_m(m) && ceil_div(m, rows) * columns > num_workers) rows *= 2;
+  return rows;
 }
 
 // Slice `i` of `splits` of K, in whole 128-wide blocks; the first slices take the remainder. Elements, clamped to k.

@@ -1,8 +1,11 @@
 // What the GEMM ops of the persistent kernel have in common: x comes by a tensor map, weights packed; a tile takes
-// pages for its x blocks and one for every K block of weights (128 x 128 bytes).
+// pages for its x blocks and one for every two K blocks of weights (64 x 128 bytes each).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include <fmt/format.h>
 
 #include "abi/mega.h"
 #include "ops/common/fp8_gemm_stage.h"
@@ -12,11 +15,22 @@ namespace megartp::ops {
 
 // Of a tile of `k_blocks` K blocks where x has m rows in all.
 inline uint32_t mega_gemm_pages(int64_t m, int64_t k_blocks) {
-  return static_cast<uint32_t>(ceil_div(k_blocks * block_m(m) * kBlockK, int64_t{abi::kMegaPageBytes}) + k_blocks);
+  return static_cast<uint32_t>(ceil_div(k_blocks * block_m(m) * kBlockK, int64_t{abi::kMegaPageBytes}) +
+                               ceil_div(k_blocks * kGpuBlockN * kBlockK, int64_t{abi::kMegaPageBytes}));
 }
 inline uint32_t mega_gemm_pages(const Fp8GemmSpec& spec, const Fp8GemmPayload& p) {
   const Range k = split_range(spec.k, spec.splits, p.split);
   return mega_gemm_pages(p.m_total, ceil_div(k.size(), kBlockK));
+}
+
+// The device code that split-K families share.
+inline constexpr std::string_view kSplitGemmHeader = "ops/common/device/fp8_gemm_mega.cuh";
+inline constexpr std::string_view kSplitGemmType = "SplitGemmMega";
+// MegaRecord::slots.
+inline uint32_t split_gemm_slots(const Fp8GemmSlots& slots, const Fp8GemmSpec& spec, const Fp8GemmPayload& p) {
+  const Fp8GemmSlots::Weight& w = slots.segments[p.n_begin < spec.segment_rows[0] ? 0 : 1];
+  return slots.a_scale << (8 * kSplitGemmXScale) | w.weight << (8 * kSplitGemmWeight) |
+         w.scale << (8 * kSplitGemmWeightScale) | slots.partial << (8 * kSplitGemmPartial);
 }
 
 // x, E4M3 [M, K], in boxes of one K block and an M tile.
@@ -29,16 +43,25 @@ inline MegaOpMap mega_x_map(uint32_t slot, std::span<const OperandType> operands
   return map;
 }
 
-// x is the tensor map's operand; k_blocks are those of a tile at most.
-inline Status check_mega_gemm(std::span<const int64_t> x_dims, int64_t k_blocks) {
+// x is the tensor map's operand; k_blocks are those of a tile at most, m its rows of x, n those of its weight.
+inline Status check_mega_gemm(std::span<const int64_t> x_dims, int64_t k_blocks, const Range& m, const Range& n) {
   constexpr int64_t kRowUnit = 16;
+  const int64_t rows = block_m(x_dims[0]);  // a box of the tensor map
+  MEGARTP_TRY(mega_dims_fit(m.begin % rows == 0 && m.size() == std::min(rows, x_dims[0] - m.begin),
+                            fmt::format("whole M tiles, not rows {} .. {} of {}", m.begin, m.end, x_dims[0])));
   return mega_dims_fit(
-      x_dims[1] % kRowUnit == 0 && k_blocks <= abi::kMegaWeightScales &&
-          k_blocks * block_m(x_dims[0]) <= abi::kMegaScales,
-      "rows of x of a multiple of 16 bytes and tiles of up to 64 K blocks, 1024 over the rows of an M tile");
+      x_dims[1] % kRowUnit == 0 && k_blocks <= abi::kMegaWeightScales && k_blocks * rows <= abi::kMegaScales &&
+          n.begin % kGpuBlockN == 0 && n.size() <= kGpuBlockN,
+      fmt::format(
+          "rows of x of a multiple of 16 bytes and tiles of up to 64 K blocks, 1024 over the rows of an M tile, "
+          "and of {} weight rows, not {} .. {}",
+          kGpuBlockN, n.begin, n.end));
 }
-inline Status check_mega_gemm(std::span<const int64_t> x_dims, const Fp8GemmSpec& spec) {
-  return check_mega_gemm(x_dims, ceil_div<int64_t>(ceil_div<int64_t>(spec.k, kBlockK), spec.splits));
+inline Status check_mega_gemm(std::span<const int64_t> x_dims, const Fp8GemmSpec& spec, const Fp8GemmPayload& p) {
+  const int64_t first = p.n_begin < spec.segment_rows[0] ? 0 : spec.segment_rows[0];
+  return check_mega_gemm(x_dims, ceil_div<int64_t>(ceil_div<int64_t>(spec.k, kBlockK), spec.splits),
+                         {p.m_begin, p.m_begin + int64_t{p.m_count}},
+                         {p.n_begin - first, p.n_begin + int64_t{p.n_count} - first});
 }
 
 }  // namespace megartp::ops

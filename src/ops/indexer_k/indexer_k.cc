@@ -61,10 +61,12 @@ struct Layout {
   IndexerKSpec spec{};
   std::array<TensorId, kIndexerKNumSlots> ids{};
   int64_t rows = 0;
+  int64_t block_n = kBlockN;
+  int64_t final_rows = 0;  // of a finalizer's tile
 
   int64_t dim() const { return spec.gemm.segment_rows[0]; }
-  int64_t num_m_tiles() const { return ceil_div(rows, block_m(rows)); }
-  Range m_range(int64_t m_tile) const { return block_range(rows, block_m(rows), m_tile); }
+  uint32_t num_finals() const { return static_cast<uint32_t>(ceil_div(rows, final_rows)); }
+  Range rows_of(uint32_t final_idx) const { return block_range(rows, final_rows, final_idx); }
 
   void finalizer_reads(const Range& m, std::vector<Access>& reads) const { add_finalizer_reads(ids, spec, m, reads); }
   void finalizer_writes(std::vector<Access>& writes) const { add_finalizer_writes(ids, spec, writes); }
@@ -75,7 +77,7 @@ class GemmStage final : public Stage {
   GemmStage(const Layout& layout, bool is_fused)
       : layout_(layout),
         tiles_({layout.ids[kIndexerKX], layout.ids[kIndexerKXScale], layout.ids[kIndexerKPartial]}, layout.spec.gemm,
-               layout.rows),
+               layout.rows, layout.block_n),
         is_fused_(is_fused) {
     name = is_fused ? layout.name : layout.name + ".gemm";
     opcode = is_fused ? kOpcode_indexer_k_fused : kOpcode_indexer_k_gemm;
@@ -112,10 +114,10 @@ class FinalizeStage final : public Stage {
     spec = encode_spec(layout.spec);
     slots.assign(layout.ids.begin(), layout.ids.end());
     std::fill(slots.begin(), slots.begin() + kIndexerKNormW, kInvalidId);
-    num_tiles = static_cast<uint32_t>(layout.num_m_tiles());
+    num_tiles = layout.num_finals();
   }
   void tile(uint32_t tile_idx, TileDesc& t) const override {
-    const Range m = layout_.m_range(tile_idx);
+    const Range m = layout_.rows_of(tile_idx);
     t.set_payload(
         {static_cast<uint32_t>(m.begin), static_cast<uint32_t>(m.size()), static_cast<uint32_t>(layout_.rows)});
     const int64_t splits = layout_.spec.gemm.splits;
@@ -192,9 +194,12 @@ class IndexerKFamily final : public OpFamily {
     const auto& attrs = c.op().attrs;
     const int64_t depth = c.input_dims(kIndexerKX)[1];
     const int64_t splits = clamp_splits(depth, attrs.get_int("split_k", kDefaultSplitK));
+    const bool is_fused = c.finalizer() == FinalizerMode::kFused;
     Layout l;
     l.name = c.op().name;
     l.rows = c.input_dims(kIndexerKX)[0];
+    l.block_n = block_n(c.num_sms());
+    l.final_rows = finalizer_rows(l.rows, 1, is_fused || c.any_shape() ? 0 : gpu_workers(c.num_sms()));
     l.spec.gemm.k = static_cast<uint32_t>(depth);
     l.spec.gemm.splits = static_cast<uint32_t>(splits);
     l.spec.gemm.segment_rows[0] = static_cast<uint32_t>(c.input_dims(kIndexerKWeight)[0]);
@@ -207,7 +212,6 @@ class IndexerKFamily final : public OpFamily {
     l.spec.pow2_scale = attrs.get_bool("pow2_scale", false) ? 1 : 0;
     for (uint32_t i = 0; i < kInputs.size(); ++i) l.ids[i] = c.input(i);
     l.ids[kIndexerKPartial] = c.add_workspace("partial", DType::kF32, {splits, l.rows, l.dim()}, true);
-    const bool is_fused = c.finalizer() == FinalizerMode::kFused;
     std::vector<std::unique_ptr<Stage>> stages;
     stages.push_back(std::make_unique<GemmStage>(l, is_fused));
     if (!is_fused) stages.push_back(std::make_unique<FinalizeStage>(l));

@@ -60,13 +60,13 @@ struct Layout {
   IndexerQSpec spec{};
   std::array<TensorId, kIndexerQNumSlots> ids{};
   int64_t rows = 0;
+  int64_t block_n = 0;     // of a GEMM tile; a head where finalizers are fused
+  int64_t final_rows = 0;  // of a finalizer's tile
 
-  int64_t num_m_tiles() const { return ceil_div(rows, block_m(rows)); }
-  Range m_range(int64_t m_tile) const { return block_range(rows, block_m(rows), m_tile); }
-  // Join groups, final tiles and finalizer tiles have one numbering: M tile, then head.
-  uint32_t num_finals() const { return static_cast<uint32_t>(num_m_tiles() * spec.heads); }
+  // Join groups, final tiles and finalizer tiles have one numbering: rows, then head.
+  uint32_t num_finals() const { return static_cast<uint32_t>(ceil_div(rows, final_rows) * spec.heads); }
   uint32_t head_of(uint32_t final_idx) const { return final_idx % spec.heads; }
-  Range rows_of(uint32_t final_idx) const { return m_range(final_idx / spec.heads); }
+  Range rows_of(uint32_t final_idx) const { return block_range(rows, final_rows, final_idx / spec.heads); }
 
   void finalizer_reads(uint32_t final_idx, std::vector<Access>& reads) const {
     add_finalizer_reads(ids, spec, rows_of(final_idx), head_of(final_idx), reads);
@@ -81,7 +81,7 @@ class GemmStage final : public Stage {
   GemmStage(const Layout& layout, bool is_fused)
       : layout_(layout),
         tiles_({layout.ids[kIndexerQX], layout.ids[kIndexerQXScale], layout.ids[kIndexerQPartial]}, layout.spec.gemm,
-               layout.rows, layout.spec.head_dim),
+               layout.rows, layout.block_n),
         is_fused_(is_fused) {
     name = is_fused ? layout.name : layout.name + ".gemm";
     opcode = is_fused ? kOpcode_indexer_q_fused : kOpcode_indexer_q_gemm;
@@ -225,6 +225,12 @@ class IndexerQFamily final : public OpFamily {
     l.spec.gemm.segment_rows[0] = static_cast<uint32_t>(width);
     l.spec.heads = static_cast<uint32_t>(c.output_dims(0)[1]);
     l.spec.head_dim = static_cast<uint32_t>(c.output_dims(0)[2]);
+    l.block_n = l.spec.head_dim;
+    l.final_rows = block_m(l.rows);
+    if (c.finalizer() == FinalizerMode::kTasks && c.num_sms() != 0) {
+      l.block_n = std::min(l.block_n, kGpuBlockN);
+      if (!c.any_shape()) l.final_rows = finalizer_rows(l.rows, l.spec.heads, gpu_workers(c.num_sms()));
+    }
     l.spec.rope = static_cast<uint32_t>(c.input_dims(kIndexerQCosSin)[1]);
     l.spec.num_positions = static_cast<uint32_t>(c.input_dims(kIndexerQCosSin)[0]);
     l.spec.gate_splits = static_cast<uint32_t>(c.input_dims(kIndexerQGatePartials)[0]);

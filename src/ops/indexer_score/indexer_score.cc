@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 5> kInputs{"q", "weights", "index_k_cache
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_indexer_score, "indexer_score"}}};
 constexpr int64_t kBlockPairs = 128;   // (row, head) pairs of one tile
 constexpr int64_t kTaskTokens = 512;   // keys of one tile: two splits of 256
-constexpr int64_t kManySms = 100;      // with so many SMs a tile has a split, for as many tiles as SMs
+constexpr int64_t kManySms = 100;      // with so many SMs a tile has half a split, for as many tiles as workers
 constexpr int64_t kColumnAlign = 256;  // of the logits
 constexpr int64_t kMaxHeads = 1 << 16;
 
@@ -53,7 +53,7 @@ class IndexerScoreStage final : public Stage {
   IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s)
       : spec_(s),
         any_shape_(c.any_shape()),
-        task_tokens_(c.num_sms() >= kManySms ? kTaskTokens / 2 : kTaskTokens),
+        task_tokens_(c.num_sms() >= kManySms ? kTaskTokens / 4 : kTaskTokens),
         rows_(c.input_dims(kIndexerScoreQ)[0]),
         table_rows_(c.input_dims(kIndexerScoreBlockTable)[0]) {
     name = c.op().name;

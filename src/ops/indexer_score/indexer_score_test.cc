@@ -289,8 +289,8 @@ TEST(IndexerScore, MegaOpTakesTilesThatFitItsPages) {
   for (const uint32_t heads : {1U, 4U, 24U, 256U})
     EXPECT_FALSE(op.check(check({heads, 128, 300, 128, 8192}, {0, 0, 1, 0, 512, 0}))) << heads;
   EXPECT_FALSE(op.check(check({32, 64, 300, 128, 8192}, {0, 0, 1, 0, 512, 0})));
-  EXPECT_TRUE(op.check(check(spec, {0, 0, 4, 64, 64 + 768, 0})));
-  EXPECT_FALSE(op.check(check(spec, {0, 0, 4, 64, 64 + 769, 0})));
+  EXPECT_TRUE(op.check(check(spec, {0, 0, 4, 64, 64 + 640, 0})));
+  EXPECT_FALSE(op.check(check(spec, {0, 0, 4, 64, 64 + 641, 0})));
   EXPECT_FALSE(op.check(check(spec, {0, 0, 5, 0, 512, 0})));
 
   EXPECT_EQ(op.num_pages(check(spec, {0, 0, 4, 0, 0, 1})), 1U);

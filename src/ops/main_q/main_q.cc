@@ -68,16 +68,17 @@ MainQPayload decode_payload(const uint32_t* p) { return {p[0], p[1], p[2], p[3]}
 
 class MainQStage final : public Stage {
  public:
-  MainQStage(const MainQSpec& s, int64_t m, std::vector<TensorId> ids) : s_(s), m_(m) {
+  MainQStage(const MainQSpec& s, int64_t m, int64_t block_n, std::vector<TensorId> ids)
+      : s_(s), m_(m), block_n_(block_n) {
     opcode = kOpcode_main_q;
     spec = encode_spec(s);
     slots = std::move(ids);
-    num_n_tiles_ = static_cast<uint32_t>(ceil_div(n_total(), kBlockN));
+    num_n_tiles_ = static_cast<uint32_t>(ceil_div(n_total(), block_n_));
     num_tiles = static_cast<uint32_t>(ceil_div(m, block_m(m))) * num_n_tiles_;
   }
   void tile(uint32_t tile_idx, TileDesc& out) const override {
     const Range m = block_range(m_, block_m(m_), tile_idx / num_n_tiles_);
-    const Range n = block_range(n_total(), kBlockN, tile_idx % num_n_tiles_);
+    const Range n = block_range(n_total(), block_n_, tile_idx % num_n_tiles_);
     const int64_t k_blocks = ceil_div<int64_t>(s_.k, kBlockK);
     const auto word = [](int64_t v) { return static_cast<uint32_t>(v); };
     out.set_payload({word(m.begin), word(m.size()), word(n.begin), word(n.size())});
@@ -93,6 +94,7 @@ class MainQStage final : public Stage {
 
   MainQSpec s_;
   int64_t m_;
+  int64_t block_n_;
   uint32_t num_n_tiles_ = 0;
 };
 
@@ -138,7 +140,8 @@ class MainQFamily final : public OpFamily {
     std::vector<TensorId> ids = c.op().inputs;
     ids.insert(ids.end(), c.op().outputs.begin(), c.op().outputs.end());
     std::vector<std::unique_ptr<Stage>> stages;
-    stages.push_back(std::make_unique<MainQStage>(spec, c.input_dims(kMainQX)[0], std::move(ids)));
+    stages.push_back(
+        std::make_unique<MainQStage>(spec, c.input_dims(kMainQX)[0], block_n(c.num_sms()), std::move(ids)));
     stages.back()->name = c.op().name;
     return stages;
   }

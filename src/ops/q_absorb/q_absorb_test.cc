@@ -135,7 +135,7 @@ TEST(QAbsorb, MegaOpTakesWhatTheOrdinaryKernelTakes) {
   EXPECT_FALSE(accepts({4, 192, 256, 512, 4}));
 
   const std::vector<uint32_t> spec{4, 192, 256, 512, 64};
-  EXPECT_EQ(op.num_pages({instruction, spec, operands}), 2U);
+  EXPECT_EQ(op.num_pages({instruction, spec, operands}), 4U);
   const std::vector<MegaOpMap> maps = op.maps(spec, operands);
   ASSERT_EQ(maps.size(), 1U);
   EXPECT_EQ(maps[0].slot, 1U);

@@ -52,28 +52,35 @@ Status check_attrs(const InferContext& c) {
 // Boxes that finalizing rows writes. Publication 0 is what the next projections need. `cache_dims`: the cache is hit
 // where the slot mapping says.
 void add_finalizer_writes(std::span<const TensorId> ids, const QkvASpec& spec, std::span<const int64_t> cache_dims,
-                          const Range& m, std::vector<Access>& writes) {
+                          const Range& m, uint32_t parts, std::vector<Access>& writes) {
   const std::pair<int64_t, int64_t> rows{m.begin, m.end};
   const int64_t n_q = q_lora(spec);
-  writes.push_back({ids[kQkvAQ], Box::of({rows, {0, n_q}}), 0});
-  writes.push_back({ids[kQkvAQScale], Box::of({rows, {0, ceil_div(n_q, kQuantGroup)}}), 0});
+  if ((parts & kQkvAPartQ) != 0) {
+    writes.push_back({ids[kQkvAQ], Box::of({rows, {0, n_q}}), 0});
+    writes.push_back({ids[kQkvAQScale], Box::of({rows, {0, ceil_div(n_q, kQuantGroup)}}), 0});
+  }
+  if ((parts & kQkvAPartKv) == 0) return;
   writes.push_back({ids[kQkvAKv], Box::of({rows, {0, int64_t{spec.kv_lora} + spec.rope}}), 1});
   writes.push_back({ids[kQkvACache], Box::of({{0, cache_dims[0]}, {0, cache_dims[1]}}), 1, true});
 }
 // The runtime arguments that finalizing rows looks at.
-void add_finalizer_reads(std::span<const TensorId> ids, const Range& m, std::vector<Access>& reads) {
+void add_finalizer_reads(std::span<const TensorId> ids, const Range& m, uint32_t parts, std::vector<Access>& reads) {
+  if ((parts & kQkvAPartKv) == 0) return;
   reads.push_back({ids[kQkvAPositions], Box::of({{m.begin, m.end}})});
   reads.push_back({ids[kQkvASlotMapping], Box::of({{m.begin, m.end}})});
 }
-void add_partial_reads(std::span<const TensorId> ids, const QkvASpec& spec, const Range& m,
+void add_partial_reads(std::span<const TensorId> ids, const QkvASpec& spec, const Range& m, uint32_t parts,
                        std::vector<Access>& reads) {
-  reads.push_back({ids[kQkvAPartial], Box::of({{0, spec.gemm.splits}, {m.begin, m.end}, {0, total_n(spec.gemm)}})});
+  const int64_t begin = (parts & kQkvAPartQ) != 0 ? 0 : q_lora(spec);
+  const int64_t end = (parts & kQkvAPartKv) != 0 ? total_n(spec.gemm) : q_lora(spec);
+  reads.push_back({ids[kQkvAPartial], Box::of({{0, spec.gemm.splits}, {m.begin, m.end}, {begin, end}})});
 }
 
 // What both stages and the fused one know.
 struct Layout {
   QkvASpec spec;
   int64_t m;
+  int64_t block_n;
   std::array<TensorId, kQkvANumSlots> ids;
   std::vector<int64_t> cache_dims;
 
@@ -81,16 +88,19 @@ struct Layout {
   int64_t n_kv() const { return int64_t{spec.kv_lora} + spec.rope; }
   int64_t n_total() const { return total_n(spec.gemm); }
 
-  void add_row_writes(int64_t row, std::vector<Access>& writes) const {
-    add_finalizer_writes(ids, spec, cache_dims, {row, row + 1}, writes);
+  void add_row_writes(int64_t row, uint32_t parts, std::vector<Access>& writes) const {
+    add_finalizer_writes(ids, spec, cache_dims, {row, row + 1}, parts, writes);
   }
-  void add_row_reads(int64_t row, std::vector<Access>& reads) const { add_finalizer_reads(ids, {row, row + 1}, reads); }
+  void add_row_reads(int64_t row, uint32_t parts, std::vector<Access>& reads) const {
+    add_finalizer_reads(ids, {row, row + 1}, parts, reads);
+  }
 };
 
 Layout make_layout(LowerContext& c) {
   Layout l{};
   const auto& attrs = c.op().attrs;
   l.m = c.input_dims(kQkvAX)[0];
+  l.block_n = block_n(c.num_sms());
   const int64_t k = c.input_dims(kQkvAX)[1];
   const int64_t n_kv = c.input_dims(kQkvAKvProj)[0];
   const int64_t rope = c.input_dims(kQkvACosSin)[1];
@@ -115,7 +125,8 @@ class GemmStage final : public Stage {
   GemmStage(const Layout& layout, bool fused)
       : layout_(layout),
         fused_(fused),
-        tiles_({layout.ids[kQkvAX], layout.ids[kQkvAXScale], layout.ids[kQkvAPartial]}, layout.spec.gemm, layout.m) {
+        tiles_({layout.ids[kQkvAX], layout.ids[kQkvAXScale], layout.ids[kQkvAPartial]}, layout.spec.gemm, layout.m,
+               layout.block_n) {
     opcode = fused ? kOpcode_qkv_a_fused : kOpcode_qkv_a_gemm;
     spec = encode_spec(layout.spec);
     slots.assign(layout.ids.begin(), layout.ids.end());
@@ -134,8 +145,8 @@ class GemmStage final : public Stage {
   }
   void final_tile(uint32_t final_idx, FinalDesc& out) const override {
     out.join_group = static_cast<uint32_t>(final_idx / block_m(layout_.m));
-    layout_.add_row_reads(final_idx, out.reads);
-    layout_.add_row_writes(final_idx, out.writes);
+    layout_.add_row_reads(final_idx, kQkvAAllParts, out.reads);
+    layout_.add_row_writes(final_idx, kQkvAAllParts, out.writes);
   }
 
  private:
@@ -144,33 +155,39 @@ class GemmStage final : public Stage {
   Fp8GemmTiles tiles_;
 };
 
+// A tile a row; on a GPU, which has more workers than rows, one for q and another for kv: all of q first.
 class FinalizeStage final : public Stage {
  public:
-  explicit FinalizeStage(const Layout& layout) : layout_(layout) {
+  FinalizeStage(const Layout& layout, bool has_tile_a_part) : layout_(layout), has_tile_a_part_(has_tile_a_part) {
     opcode = kOpcode_qkv_a_finalize;
     spec = encode_spec(layout.spec);
     slots.assign(layout.ids.begin(), layout.ids.end());
     std::fill_n(slots.begin(), kQkvAQNorm, kInvalidId);
-    num_tiles = static_cast<uint32_t>(layout.m);
+    num_tiles = static_cast<uint32_t>(layout.m * (has_tile_a_part ? 2 : 1));
   }
-  void tile(uint32_t row, TileDesc& out) const override {
+  void tile(uint32_t tile_idx, TileDesc& out) const override {
+    const auto m = static_cast<uint32_t>(layout_.m);
+    const uint32_t row = tile_idx % m;
+    const uint32_t parts = !has_tile_a_part_ ? kQkvAAllParts : tile_idx < m ? kQkvAPartQ : kQkvAPartKv;
     const int64_t splits = layout_.spec.gemm.splits;
-    const int64_t n = layout_.n_total();
-    out.set_payload({row, static_cast<uint32_t>(layout_.m)});
+    const int64_t n_q = (parts & kQkvAPartQ) != 0 ? layout_.n_q() : 0;
+    const int64_t n_kv = (parts & kQkvAPartKv) != 0 ? layout_.n_kv() : 0;
+    const int64_t kv_lora = n_kv != 0 ? layout_.spec.kv_lora : 0;
+    out.set_payload({row, m, parts});
     // Partials in; q with scales, kv and the record out.
-    out.other_bytes =
-        static_cast<uint64_t>(4 * splits * n + layout_.n_q() + 4 * ceil_div(layout_.n_q(), kQuantGroup) +
-                              2 * layout_.n_kv() + mla_record_bytes(layout_.spec.kv_lora, layout_.spec.rope));
-    out.weight_bytes = static_cast<uint64_t>(2 * (layout_.n_q() + layout_.spec.kv_lora));
-    out.flops = static_cast<uint64_t>(n * (splits + 4));
+    out.other_bytes = static_cast<uint64_t>(4 * splits * (n_q + n_kv) + n_q + 4 * ceil_div(n_q, kQuantGroup) +
+                                            2 * n_kv + (n_kv != 0 ? mla_record_bytes(kv_lora, layout_.spec.rope) : 0));
+    out.weight_bytes = static_cast<uint64_t>(2 * (n_q + kv_lora));
+    out.flops = static_cast<uint64_t>((n_q + n_kv) * (splits + 4));
     if (!out.wants_regions) return;
-    add_partial_reads(layout_.ids, layout_.spec, {row, int64_t{row} + 1}, out.reads);
-    layout_.add_row_reads(row, out.reads);
-    layout_.add_row_writes(row, out.writes);
+    add_partial_reads(layout_.ids, layout_.spec, {row, int64_t{row} + 1}, parts, out.reads);
+    layout_.add_row_reads(row, parts, out.reads);
+    layout_.add_row_writes(row, parts, out.writes);
   }
 
  private:
   Layout layout_;
+  bool has_tile_a_part_;
 };
 
 class QkvAFamily final : public OpFamily {
@@ -224,7 +241,7 @@ class QkvAFamily final : public OpFamily {
     stages.push_back(std::make_unique<GemmStage>(layout, fused));
     stages.back()->name = fused ? c.op().name : c.op().name + ".gemm";
     if (!fused) {
-      stages.push_back(std::make_unique<FinalizeStage>(layout));
+      stages.push_back(std::make_unique<FinalizeStage>(layout, c.num_sms() != 0 && !c.any_shape()));
       stages.back()->name = c.op().name + ".finalize";
     }
     return stages;
@@ -237,22 +254,24 @@ class QkvAFamily final : public OpFamily {
   void regions(const InstructionCheck& c, InstructionRegions& out) const override {
     const auto s = decode_spec<QkvASpec>(c.spec);
     const uint32_t* words = c.instruction.payload;
-    const auto finalize = [&](const Range& m, std::vector<Access>& reads, std::vector<Access>& writes) {
-      add_partial_reads(kSlotIds, s, m, reads);
-      add_finalizer_reads(kSlotIds, m, reads);
-      add_finalizer_writes(kSlotIds, s, c.operands[kQkvACache].dims, m, writes);
+    const auto finalize = [&](const Range& m, uint32_t parts, std::vector<Access>& reads, std::vector<Access>& writes) {
+      add_partial_reads(kSlotIds, s, m, parts, reads);
+      add_finalizer_reads(kSlotIds, m, parts, reads);
+      add_finalizer_writes(kSlotIds, s, c.operands[kQkvACache].dims, m, parts, writes);
     };
     if (c.instruction.opcode == kOpcode_qkv_a_finalize)
-      return finalize({words[0], int64_t{words[0]} + 1}, out.reads, out.writes);
+      return finalize({words[0], int64_t{words[0]} + 1}, words[2], out.reads, out.writes);
     const Fp8GemmPayload p = decode_fp8_gemm_payload(words);
     add_fp8_gemm_regions(slot_ids(kQkvAGemmSlots), s.gemm, p, out.reads, out.writes);
     if (c.instruction.opcode == kOpcode_qkv_a_fused)
-      finalize({p.m_begin, int64_t{p.m_begin} + p.m_count}, out.final_reads, out.final_writes);
+      finalize({p.m_begin, int64_t{p.m_begin} + p.m_count}, kQkvAAllParts, out.final_reads, out.final_writes);
   }
 
   std::string describe_payload(uint32_t opcode, std::span<const uint32_t> p) const override {
     if (opcode != kOpcode_qkv_a_finalize) return describe_fp8_gemm_payload(p);
-    return p.empty() ? "?" : fmt::format("row {}", p[0]);
+    if (p.size() < kQkvAFinalizePayloadWords) return "?";
+    const std::string_view part = p[2] == kQkvAPartQ ? ", q" : p[2] == kQkvAPartKv ? ", kv" : "";
+    return fmt::format("row {}{}", p[0], part);
   }
   std::string describe_spec(std::span<const uint32_t> s) const override {
     const auto spec = decode_spec<QkvASpec>(s);
@@ -301,8 +320,9 @@ Status check_qkv_a(const InstructionCheck& c) {
   const uint32_t words = abi::num_payload(c.instruction);
   if (c.instruction.opcode == kOpcode_qkv_a_finalize) {
     if (words != kQkvAFinalizePayloadWords) return refuse("wrong number of payload words");
-    const QkvAFinalizePayload p{c.instruction.payload[0], c.instruction.payload[1]};
+    const QkvAFinalizePayload p{c.instruction.payload[0], c.instruction.payload[1], c.instruction.payload[2]};
     if (p.row >= p.m_total) return refuse(fmt::format("row {} of {}", p.row, p.m_total));
+    if (p.parts == 0 || p.parts > kQkvAAllParts) return refuse(fmt::format("parts {} of a row", p.parts));
     return check_finalizer_operands(spec, p.m_total, c);
   }
   if (words != kFp8GemmPayloadWords) return refuse("wrong number of payload words");

@@ -22,8 +22,10 @@ MEGARTP_HOST_DEVICE inline uint32_t q_lora(const QkvASpec& spec) { return spec.g
 struct QkvAFinalizePayload {
   uint32_t row;
   uint32_t m_total;
+  uint32_t parts;  // of QkvAPart, at least one
 };
-inline constexpr uint32_t kQkvAFinalizePayloadWords = 2;
+inline constexpr uint32_t kQkvAFinalizePayloadWords = 3;
+enum QkvAPart : uint32_t { kQkvAPartQ = 1, kQkvAPartKv = 2, kQkvAAllParts = 3 };
 
 // Operand row, the same for all three opcodes; a stage leaves out what it does not touch.
 enum QkvASlot : uint32_t {

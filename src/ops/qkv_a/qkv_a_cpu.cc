@@ -46,27 +46,41 @@ void write_record(const CpuTile& t, const QkvASpec& spec, int64_t row, const flo
   std::memcpy(record + spec.kv_lora + 4 * groups, rotated, size_t{spec.rope} * sizeof(bf16));
 }
 
-void finalize_row(const CpuTile& t, const QkvASpec& spec, int64_t row, int64_t m_total) {
-  const int64_t n_q = q_lora(spec);
-  const int64_t n_kv = int64_t{spec.kv_lora} + spec.rope;
-  const int64_t n = n_q + n_kv;
+// Columns begin .. end of the row's sums, rounded to BF16, to the start of the scratch.
+float* row_sums(const CpuTile& t, const QkvASpec& spec, const QkvAFinalizePayload& p, int64_t begin, int64_t end) {
+  const int64_t n = int64_t{q_lora(spec)} + spec.kv_lora + spec.rope;
   auto* z = reinterpret_cast<float*>(t.scratch.data());
-  sum_partials(t.operand<const float>(kQkvAPartial) + row * n, m_total * n, spec.gemm.splits, n, z);
-  for (int64_t i = 0; i < n; ++i) z[i] = round_bf16(z[i]);
+  sum_partials(t.operand<const float>(kQkvAPartial) + p.row * n + begin, p.m_total * n, spec.gemm.splits, end - begin,
+               z);
+  for (int64_t i = 0; i < end - begin; ++i) z[i] = round_bf16(z[i]);
+  return z;
+}
 
+void finalize_q(const CpuTile& t, const QkvASpec& spec, const QkvAFinalizePayload& p) {
+  const int64_t n_q = q_lora(spec);
+  float* z = row_sums(t, spec, p, 0, n_q);
   rmsnorm_inplace(z, t.operand<const bf16>(kQkvAQNorm), n_q, spec.eps);
   const int64_t groups = (n_q + kQuantGroup - 1) / kQuantGroup;
-  quantize_row(z, n_q, spec.pow2_scale != 0, t.operand<e4m3>(kQkvAQ) + row * n_q,
-               reinterpret_cast<std::byte*>(t.operand<float>(kQkvAQScale) + row * groups));
+  quantize_row(z, n_q, spec.pow2_scale != 0, t.operand<e4m3>(kQkvAQ) + p.row * n_q,
+               reinterpret_cast<std::byte*>(t.operand<float>(kQkvAQScale) + p.row * groups));
+}
 
-  float* latent = z + n_q;
+void finalize_kv(const CpuTile& t, const QkvASpec& spec, const QkvAFinalizePayload& p) {
+  const int64_t n_q = q_lora(spec);
+  const int64_t n_kv = int64_t{spec.kv_lora} + spec.rope;
+  float* latent = row_sums(t, spec, p, n_q, n_q + n_kv);
   rmsnorm_inplace(latent, t.operand<const bf16>(kQkvAKvNorm), spec.kv_lora, spec.eps);
   float* key = latent + spec.kv_lora;
-  const int64_t position = t.operand<const int32_t>(kQkvAPositions)[row];
+  const int64_t position = t.operand<const int32_t>(kQkvAPositions)[p.row];
   rope_inplace(key, spec.rope, t.operand<const float>(kQkvACosSin) + position * spec.rope, true);
-  bf16* kv = t.operand<bf16>(kQkvAKv) + row * n_kv;
+  bf16* kv = t.operand<bf16>(kQkvAKv) + p.row * n_kv;
   for (int64_t i = 0; i < n_kv; ++i) kv[i] = to_bf16(latent[i]);
-  write_record(t, spec, row, latent, kv + spec.kv_lora);
+  write_record(t, spec, p.row, latent, kv + spec.kv_lora);
+}
+
+void finalize_row(const CpuTile& t, const QkvASpec& spec, const QkvAFinalizePayload& p) {
+  if ((p.parts & kQkvAPartQ) != 0) finalize_q(t, spec, p);
+  if ((p.parts & kQkvAPartKv) != 0) finalize_kv(t, spec, p);
 }
 
 }  // namespace
@@ -74,13 +88,14 @@ void finalize_row(const CpuTile& t, const QkvASpec& spec, int64_t row, int64_t m
 void run_qkv_a_tile(const CpuTile& t) {
   const auto spec = decode_spec<QkvASpec>(t.spec);
   if (t.opcode == kOpcode_qkv_a_finalize) {
-    finalize_row(t, spec, t.payload[0], t.payload[1]);
+    finalize_row(t, spec, {t.payload[0], t.payload[1], t.payload[2]});
     return;
   }
   const Fp8GemmPayload p = decode_fp8_gemm_payload(t.payload);
   run_fp8_gemm_tile(spec.gemm, p, t, kQkvAGemmSlots);
   if (t.opcode != kOpcode_qkv_a_fused || !(*t.join)()) return;
-  for (int64_t row = p.m_begin; row < int64_t{p.m_begin} + p.m_count; ++row) finalize_row(t, spec, row, p.m_total);
+  for (uint32_t row = p.m_begin; row < p.m_begin + p.m_count; ++row)
+    finalize_row(t, spec, {row, p.m_total, kQkvAAllParts});
 }
 
 }  // namespace megartp::ops

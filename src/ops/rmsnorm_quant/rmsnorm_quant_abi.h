@@ -11,10 +11,14 @@ struct RmsnormQuantSpec {
   uint32_t pow2_scale;  // 0 or 1
 };
 
-// Payload: row.
+// A tile norms a row, all of it, and writes a part: whole groups of 128 columns, the row's last of which may be
+// shorter.
 struct RmsnormQuantPayload {
   uint32_t row;
+  uint32_t col_begin;
+  uint32_t col_count;
 };
+inline constexpr uint32_t kRmsnormQuantPayloadWords = 3;
 
 // What events count: the FP8 result (with scale and residual) and the BF16 norm are published apart, because different
 // ops wait for them.

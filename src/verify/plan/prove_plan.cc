@@ -245,9 +245,10 @@ PlanLimits plan_limits(const TargetDesc& target) {
   PlanLimits limits;
   limits.name = target.name;
   if (target.arch == "cpu") return limits;
-  limits.max_workers = target.num_workers;
-  limits.smem_bytes = target.smem_bytes;
-  limits.page_bytes = target.page_bytes;
+  const TargetDesc mega = mega_target(target);
+  limits.max_workers = mega.num_workers;
+  limits.smem_bytes = mega.smem_bytes;
+  limits.page_bytes = mega.page_bytes;
   return limits;
 }
 

@@ -1,9 +1,9 @@
-// One tile of a block-scaled FP8 GEMM in the persistent kernel: 128 weight rows, the tokens of an M tile, K blocks of a
+// One tile of a block-scaled FP8 GEMM in the persistent kernel: 64 weight rows, the tokens of an M tile, K blocks of a
 // split. Arithmetic and order are those of fp8_gemm.cuh, so the bits are.
 //
-// Pages, in the order of the ring: x, as many K blocks a page as fit, [K block][token][128 B]; then one page of weights
-// for each of these K blocks, two pieces of 64 rows; x of the next K blocks, and so on. So a tile may take more pages
-// than there are: what is needed last comes last. Consumer warp w has rows 16 w .. 16 w + 15 of the tile.
+// Pages, in the order of the ring: x, as many K blocks a page as fit, [K block][token][128 B]; then the weights of
+// these K blocks, pieces of two K blocks a page; x of the next K blocks, and so on. So a tile may take more pages than
+// there are: what is needed last comes last. Consumer warp w has rows 16 w .. 16 w + 15 of the tile.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -14,13 +14,14 @@
 
 namespace megartp::device {
 
+inline constexpr uint32_t kBlocksPerWeightPage = kMegaPageBytes / kPieceBytes;
+
 // What the roles need to know of a tile.
 struct MegaGemmTile {
-  const uint8_t* pieces;  // the first piece of the tile's first 64 rows, at the tile's first K block
-  uint32_t piece_row_bytes;
-  const float* w_scale;  // of the first K block
-  const float* x_scale;  // [token, K blocks], of token 0 of the tile at the first K block
-  uint32_t k_blocks;     // of the whole K
+  const uint8_t* pieces;  // of the tile's first K block; those of further ones follow
+  const float* w_scale;   // of the first K block
+  const float* x_scale;   // [token, K blocks], of token 0 of the tile at the first K block
+  uint32_t k_blocks;      // of the whole K
   uint32_t m_begin;
   uint32_t m_count;
   uint32_t box_log2;  // of the tokens that a tile has room for: 16, 32, 64
@@ -33,7 +34,7 @@ struct MegaGemmTile {
   __device__ uint32_t page_log2() const { return 7 - box_log2; }  // of the blocks of x in a page
   __device__ uint32_t blocks_per_page() const { return 1U << page_log2(); }
   // Of the tile's pages, that of the weights of K block b; x of its group stands before the group's first one.
-  __device__ uint32_t w_page(uint32_t b) const { return b + (b >> page_log2()) + 1; }
+  __device__ uint32_t w_page(uint32_t b) const { return b / kBlocksPerWeightPage + (b >> page_log2()) + 1; }
 };
 
 // As ops::block_m.
@@ -48,8 +49,7 @@ __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float
   const BlockRange range = split_blocks(t.k_blocks, splits, split);
   t.block_begin = range.begin;
   t.block_count = range.count;
-  t.piece_row_bytes = t.k_blocks * kPieceBytes;
-  t.pieces = weight + uint64_t{n_begin / kPieceRows} * t.piece_row_bytes + range.begin * kPieceBytes;
+  t.pieces = weight + (uint64_t{n_begin / kPieceRows} * t.k_blocks + range.begin) * kPieceBytes;
   t.w_scale = w_scale + uint64_t{n_begin / 128} * t.k_blocks + range.begin;
   t.x_scale = x_scale + uint64_t{m_begin} * t.k_blocks + range.begin;
   t.m_begin = m_begin;
@@ -62,17 +62,14 @@ __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float
 __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) {
   const uint32_t lane = lane_index();
   PageCursor page = c.pages.plus(t.w_page(0));
-  const uint32_t halves = t.n_count > kPieceRows ? 2 : 1;
 #pragma unroll 1
-  for (uint32_t b = 0; b < t.block_count; ++b) {
+  for (uint32_t b = 0; b < t.block_count; b += kBlocksPerWeightPage) {
     c.claim_weight_page(page);
     if (lane == 0) {
       uint64_t* full = &c.s.bar.page_full[page.page];
-      mbarrier_arrive_expect(full, halves * kPieceBytes);
-#pragma unroll 1
-      for (uint32_t half = 0; half < halves; ++half)
-        bulk_load(c.page(page) + half * kPieceBytes, t.pieces + half * t.piece_row_bytes + b * kPieceBytes, kPieceBytes,
-                  full, kEvictFirst);
+      const uint32_t bytes = min(kBlocksPerWeightPage, t.block_count - b) * kPieceBytes;
+      mbarrier_arrive_expect(full, bytes);
+      bulk_load(c.page(page), t.pieces + b * kPieceBytes, bytes, full, kEvictFirst);
     }
     if (b == 0) {
       // The slot's scales are free: the slot itself was.
@@ -80,7 +77,7 @@ __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) 
       for (uint32_t i = lane; i < t.block_count; i += 32) copy_async4(&c.s.w_scales[c.slot()][i], t.w_scale + i);
       arrive_after_copies(&c.s.bar.w_scales_full[c.slot()]);
     }
-    page.advance(t.w_page(b + 1) - t.w_page(b));
+    page.advance(t.w_page(b + kBlocksPerWeightPage) - t.w_page(b));
   }
 }
 
@@ -106,7 +103,7 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const TensorMap* map = c.map(0);
   PageCursor page = c.pages;
 #pragma unroll 1
-  for (uint32_t b = 0; b < t.block_count; page.advance(t.blocks_per_page() + 1)) {
+  for (uint32_t b = 0; b < t.block_count; page.advance(t.blocks_per_page() / kBlocksPerWeightPage + 1)) {
     const uint32_t count = min(t.blocks_per_page(), t.block_count - b);
     c.wait_page_empty(page);
     if (lane == 0) {
@@ -141,11 +138,13 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
     if (in_page == 0) {
       if (b != 0) {
         c.release_page(x_page);
-        x_page.advance(per_page + 1);
+        x_page.advance(per_page / kBlocksPerWeightPage + 1);
       }
       c.wait_page_full(x_page);
     }
-    c.wait_page_full(w_page);
+    const uint32_t in_w_page = b % kBlocksPerWeightPage;
+    if (in_w_page == 0) c.wait_page_full(w_page);
+    const uint8_t* w = c.page(w_page) + in_w_page * kPieceBytes;
     const uint8_t* x = c.page(x_page) + in_page * t.block_bytes();
     if constexpr (kExact) {
       // Up to 32 tokens at a time: registers hold no more.
@@ -153,15 +152,14 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
       if (has_rows) {
 #pragma unroll
         for (int first = 0; first < kTileM; first += kPart) {
-          multiply_block<1, kPart / 8>(c.page(w_page) + warp * 16 * 128, 0, x + first * 128,
-                                       x_scales + b * t.box_m() + first, w_scales[b], sums[0] + first / 2);
+          multiply_block<1, kPart / 8>(w + warp * 16 * 128, 0, x + first * 128, x_scales + b * t.box_m() + first,
+                                       w_scales[b], sums[0] + first / 2);
         }
       }
     } else {
-      // Both warpgroups, whether they have rows or not: the page's second half then holds what was there before.
       float d[kTileM / 2];
       wgmma_fence();
-      wgmma_block<kTileM>(d, c.page(w_page) + warp / 4 * kPieceBytes, x);
+      wgmma_block<kTileM>(d, w, x);
       wgmma_commit();
       wgmma_wait<0>();
       wgmma_hold(d);
@@ -169,8 +167,10 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
       for (int j = 0; j < kTileM / 8; ++j)
         promote(sums[0] + 4 * j, d + 4 * j, block_scale(x_scales + b * t.box_m(), j, w_scales[b]));
     }
-    c.release_page(w_page);
-    w_page.advance(t.w_page(b + 1) - t.w_page(b));
+    if (in_w_page + 1 == kBlocksPerWeightPage || b + 1 == t.block_count) {
+      c.release_page(w_page);
+      w_page.advance(t.w_page(b + 1) - t.w_page(b));
+    }
   }
   c.release_page(x_page);
   __syncwarp();
@@ -205,45 +205,43 @@ __device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGem
   });
 }
 
-// A GEMM op. Op has tile(context) and store<kTileM>(context, tile), which multiplies and stores.
-template <uint32_t kOp, class Op>
-struct GemmMega {
-  static constexpr uint32_t kOpcode = kOp;
+// A GEMM. Tile has tile(context) and store<kTileM>(context, tile), which multiplies and stores.
+template <class Tile, uint32_t... kOps>
+struct GemmMega : MegaOpcodes<kOps...> {
   static constexpr bool kHasXScales = true;
 
-  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, Op::tile(c)); }
-  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, Op::tile(c)); }
+  __device__ static void load_weights(MegaContext& c) { mega_load_weights(c, Tile::tile(c)); }
+  __device__ static void load_activations(MegaContext& c) { mega_load_activations(c, Tile::tile(c)); }
   __device__ __forceinline__ static void consume(MegaContext& c) {
-    const MegaGemmTile t = Op::tile(c);
+    const MegaGemmTile t = Tile::tile(c);
     switch (t.box_m()) {
-      case 16: return Op::template store<16>(c, t);
-      case 32: return Op::template store<32>(c, t);
-      default: return Op::template store<64>(c, t);
+      case 16: return Tile::template store<16>(c, t);
+      case 32: return Tile::template store<32>(c, t);
+      default: return Tile::template store<64>(c, t);
     }
   }
 };
 
-// Of a split-K family, whose spec begins with an Fp8GemmSpec. Slots of the operand row: x_scale, a weight and its scale
-// for each segment, the partials.
-template <class Spec, uint32_t kXScale, uint32_t kWeight0, uint32_t kScale0, uint32_t kWeight1, uint32_t kScale1,
-          uint32_t kPartial>
-struct SplitGemm {
+// Of split-K families, whose specs begin with an Fp8GemmSpec: one code for all of them, because code that has run on an
+// SM is not fetched again.
+struct SplitGemmTile {
   __device__ static MegaGemmTile tile(const MegaContext& c) {
     const uint32_t* w = c.payload();
-    const auto& gemm = c.spec<Spec>().gemm;
-    const bool is_second = w[2] >= gemm.segment_rows[0];
-    return mega_gemm_tile(c.operand<const uint8_t>(is_second ? kWeight1 : kWeight0),
-                          c.operand<const float>(is_second ? kScale1 : kScale0), c.operand<const float>(kXScale),
-                          gemm.k, w[2] - (is_second ? gemm.segment_rows[0] : 0), w[3], w[0], w[1], w[5], gemm.splits,
-                          w[4]);
+    const auto& gemm = c.spec<ops::Fp8GemmSpec>();
+    const uint32_t first = w[2] >= gemm.segment_rows[0] ? gemm.segment_rows[0] : 0;
+    return mega_gemm_tile(c.operand<const uint8_t>(c.shared_slot(ops::kSplitGemmWeight)),
+                          c.operand<const float>(c.shared_slot(ops::kSplitGemmWeightScale)),
+                          c.operand<const float>(c.shared_slot(ops::kSplitGemmXScale)), gemm.k, w[2] - first, w[3],
+                          w[0], w[1], w[5], gemm.splits, w[4]);
   }
   template <int kTileM>
   __device__ __forceinline__ static void store(MegaContext& c, const MegaGemmTile& t) {
     const uint32_t* w = c.payload();
-    const auto& gemm = c.spec<Spec>().gemm;
-    mega_store_partial<kTileM>(c, t, c.operand<float>(kPartial), gemm.segment_rows[0] + gemm.segment_rows[1], w[5],
-                               w[4], w[2]);
+    mega_store_partial<kTileM>(c, t, c.operand<float>(c.shared_slot(ops::kSplitGemmPartial)),
+                               total_n(c.spec<ops::Fp8GemmSpec>()), w[5], w[4], w[2]);
   }
 };
+template <uint32_t... kOps>
+using SplitGemmMega = GemmMega<SplitGemmTile, kOps...>;
 
 }  // namespace megartp::device

@@ -8,8 +8,7 @@
 namespace megartp::device {
 
 template <uint32_t kOp>
-struct HeadGateMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct HeadGateMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
 
   __device__ static void load_weights(MegaContext&) {}

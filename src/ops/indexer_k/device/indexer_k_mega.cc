@@ -2,6 +2,7 @@
 #include <array>
 
 #include "ops/common/mega_gemm.h"
+#include "ops/indexer_k/indexer_k.h"
 #include "ops/indexer_k/indexer_k_abi.h"
 #include "ops/opcodes.gen.h"
 
@@ -14,7 +15,12 @@ uint32_t num_pages(const InstructionCheck& c) {
   return mega_gemm_pages(decode_spec<IndexerKSpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
 }
 Status check_gemm(const InstructionCheck& c) {
-  return check_mega_gemm(c.operands[kIndexerKX].dims, decode_spec<IndexerKSpec>(c.spec).gemm);
+  return check_mega_gemm(c.operands[kIndexerKX].dims, decode_spec<IndexerKSpec>(c.spec).gemm,
+                         decode_fp8_gemm_payload(c.instruction.payload));
+}
+uint32_t shared_slots(const InstructionCheck& c) {
+  return split_gemm_slots(indexer_k_gemm_slots(), decode_spec<IndexerKSpec>(c.spec).gemm,
+                          decode_fp8_gemm_payload(c.instruction.payload));
 }
 std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
   return {mega_x_map(kIndexerKX, operands)};
@@ -26,15 +32,15 @@ Status check_finalize(const InstructionCheck& c) {
                        "a head of 128 with a rope of a multiple of 8");
 }
 
-constexpr std::array<MegaOpInfo, 2> kMegaOps{{{kOpcode_indexer_k_gemm, "ops/indexer_k/device/indexer_k_mega.cuh",
-                                               "IndexerKGemmMega", kPacked, num_pages, maps, check_gemm},
-                                              {kOpcode_indexer_k_finalize,
-                                               "ops/indexer_k/device/indexer_k_mega.cuh",
-                                               "IndexerKFinalizeMega",
-                                               {},
-                                               nullptr,
-                                               nullptr,
-                                               check_finalize}}};
+constexpr std::array<MegaOpInfo, 2> kMegaOps{
+    {{kOpcode_indexer_k_gemm, kSplitGemmHeader, kSplitGemmType, kPacked, num_pages, maps, check_gemm, shared_slots},
+     {kOpcode_indexer_k_finalize,
+      "ops/indexer_k/device/indexer_k_mega.cuh",
+      "IndexerKFinalizeMega",
+      {},
+      nullptr,
+      nullptr,
+      check_finalize}}};
 
 }  // namespace
 

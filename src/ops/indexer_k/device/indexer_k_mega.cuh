@@ -1,22 +1,17 @@
-// indexer_k in the persistent kernel: GEMM tiles that leave fp32 partials, and a finalizer of an M tile an instruction.
+// indexer_k in the persistent kernel: the finalizer of its GEMM, some rows an instruction.
 // Arithmetic and order are those of indexer_k.cuh, where the sums meet in a cluster.
 #pragma once
 
-#include "ops/common/device/fp8_gemm_mega.cuh"
+#include "device/mega/frame.cuh"
+#include "ops/common/device/row_finalize.cuh"
 #include "ops/indexer_k/device/indexer_k.cuh"
 #include "ops/indexer_k/indexer_k_abi.h"
 
 namespace megartp::device {
 
+// A warp has tokens warp, warp + 4, ... of the tile.
 template <uint32_t kOp>
-using IndexerKGemmMega =
-    GemmMega<kOp, SplitGemm<ops::IndexerKSpec, ops::kIndexerKXScale, ops::kIndexerKWeight, ops::kIndexerKWeightScale,
-                            ops::kIndexerKWeight, ops::kIndexerKWeightScale, ops::kIndexerKPartial>>;
-
-// A warp has tokens warp, warp + 8, ... of the tile.
-template <uint32_t kOp>
-struct IndexerKFinalizeMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct IndexerKFinalizeMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
 
   __device__ static void load_weights(MegaContext&) {}

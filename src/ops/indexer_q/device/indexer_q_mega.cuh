@@ -1,22 +1,17 @@
-// indexer_q in the persistent kernel: GEMM tiles of one head that leave fp32 partials, and a finalizer of one head and
-// M tile an instruction. Arithmetic and order are those of indexer_q.cuh, where the sums meet in a cluster.
+// indexer_q in the persistent kernel: the finalizer of its GEMM, one head and some rows an instruction. Arithmetic and
+// order are those of indexer_q.cuh, where the sums meet in a cluster.
 #pragma once
 
-#include "ops/common/device/fp8_gemm_mega.cuh"
+#include "device/mega/frame.cuh"
+#include "ops/common/device/row_finalize.cuh"
 #include "ops/indexer_q/device/indexer_q.cuh"
 #include "ops/indexer_q/indexer_q_abi.h"
 
 namespace megartp::device {
 
+// A warp has tokens warp, warp + 4, ... of the tile.
 template <uint32_t kOp>
-using IndexerQGemmMega =
-    GemmMega<kOp, SplitGemm<ops::IndexerQSpec, ops::kIndexerQXScale, ops::kIndexerQWeight, ops::kIndexerQWeightScale,
-                            ops::kIndexerQWeight, ops::kIndexerQWeightScale, ops::kIndexerQPartial>>;
-
-// A warp has tokens warp, warp + 8, ... of the tile.
-template <uint32_t kOp>
-struct IndexerQFinalizeMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct IndexerQFinalizeMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
   static constexpr int kGateLoads = 4;  // slices of the gate: 32 * kGateLoads at most
 

@@ -1,10 +1,10 @@
 // indexer_score in the persistent kernel: a tile is up to 128 (token, head) pairs of one request times a range of keys.
 // Arithmetic and order are those of indexer_score.cuh, so the bits are.
 //
-// Pages: q, then one for every two pages of keys; warps 0 .. 3 score the first of the two, warps 4 .. 7 the second. The
-// buffer of x scales holds the pairs' weights and the keys' scales. Lengths and block table are arguments, constant
-// while anything runs: the weight loader reads them and leaves in the slot's weight scales what the other roles need.
-// It also asks for the keys ahead of the events, into L2 only: the newest ones are still being written.
+// Pages: q, then one for every two pages of keys. The buffer of x scales holds the pairs' weights and the keys' scales.
+// Lengths and block table are arguments, constant while anything runs: the weight loader reads them and leaves in the
+// slot's weight scales what the other roles need. It also asks for the keys ahead of the events, into L2 only: the
+// newest ones are still being written.
 //
 // map(0): q [M * heads, 128], box of 128 rows; map(1): keys [pages, 64, 128] as they lie in the cache, box of one page.
 #pragma once
@@ -16,8 +16,7 @@
 namespace megartp::device {
 
 template <uint32_t kOp>
-struct IndexerScoreMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct IndexerScoreMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = true;
 
   __device__ static void load_weights(MegaContext& c) {
@@ -75,26 +74,24 @@ struct IndexerScoreMega {
 
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
-    const uint32_t half = warp_index() / 4;
     const uint32_t buffer = c.scale_buffer();
     const uint32_t end = t.ring_pages() * 2;
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
     c.wait_inputs_ready();
     c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
     c.wait_page_full(c.pages);
-    // The second warpgroup gives back the last page of an odd number too, though it has no keys there.
-    for (uint32_t i = half; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); i += 2) {
+    for (uint32_t i = 0; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) {
       const ScorePlace to(c, t, i);
       if (i >= end) {
         to.fill();
         continue;
       }
       const PageCursor page = c.pages.plus(1 + i / 2);
-      c.wait_page_full(page);
+      if (i % 2 == 0) c.wait_page_full(page);
       if (i < t.key_pages() && arguments(c).pages[i] >= 0) {
         score_keys(c, t, i, page, to);
       } else {
-        c.release_page(page);
+        if (i % 2 != 0) c.release_page(page);
         to.fill();
       }
     }
@@ -188,7 +185,7 @@ struct IndexerScoreMega {
     return v + __shfl_xor_sync(0xffffffffU, v, 2);
   }
 
-  // By a warpgroup: key page `i`, which is in the cache.
+  // Key page `i`, which is in the cache.
   __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
                                                     const ScorePlace& to) {
     const Arguments& a = arguments(c);
@@ -199,7 +196,7 @@ struct IndexerScoreMega {
     const float scale = buffer[kScorePairs + i * kPageKeys + key];
     wgmma_wait<0>();
     wgmma_hold(d);
-    c.release_page(page);
+    if (i % 2 != 0) c.release_page(page);
     // Of a token: a power of two, and the compiler knows that it is the same in all lanes.
     const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
     uint32_t token = 0;

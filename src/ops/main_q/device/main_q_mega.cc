@@ -16,7 +16,9 @@ uint32_t num_pages(const InstructionCheck& c) {
 Status check(const InstructionCheck& c) {
   const auto s = decode_spec<MainQSpec>(c.spec);
   MEGARTP_TRY(mega_dims_fit(s.kv_lora % 2 == 0, "an even kv_lora"));
-  return check_mega_gemm(c.operands[kMainQX].dims, ceil_div<int64_t>(s.k, kBlockK));
+  const uint32_t* p = c.instruction.payload;
+  return check_mega_gemm(c.operands[kMainQX].dims, ceil_div<int64_t>(s.k, kBlockK), {p[0], int64_t{p[0]} + p[1]},
+                         {p[2], int64_t{p[2]} + p[3]});
 }
 std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
   return {mega_x_map(kMainQX, operands)};

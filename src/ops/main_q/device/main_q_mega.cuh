@@ -50,6 +50,6 @@ struct MainQTile {
   }
 };
 template <uint32_t kOp>
-using MainQMega = GemmMega<kOp, MainQTile>;
+using MainQMega = GemmMega<MainQTile, kOp>;
 
 }  // namespace megartp::device

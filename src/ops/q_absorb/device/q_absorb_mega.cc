@@ -1,4 +1,4 @@
-// q_absorb in the persistent kernel: two pages, the weight by a tensor map.
+// q_absorb in the persistent kernel: four pages, the weight by a tensor map.
 #include <array>
 
 #include <fmt/format.h>

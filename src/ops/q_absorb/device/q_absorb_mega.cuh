@@ -1,8 +1,8 @@
 // q_absorb in the persistent kernel: a tile is one head, 128 columns and up to 64 rows. Arithmetic and order are those
 // of q_absorb.cuh, so the bits are.
 //
-// Two pages: the weight's rows d, 128 a page, each 128 columns in 128-byte swizzle; when they are in registers, the
-// sums of one half of the columns a page. Consumer warp w has quarter w % 4 of d and half w / 4 of the columns.
+// Four pages: two of the weight's rows d, 128 a page, each 128 columns in 128-byte swizzle; two for the quarters' sums,
+// of one half of the columns each. Consumer warp w has quarter w of d. Registers hold the weights of a half.
 //
 // map(0): kv_b, box of 64 rows of 128 bytes.
 #pragma once
@@ -14,8 +14,7 @@
 namespace megartp::device {
 
 template <uint32_t kOp>
-struct QAbsorbMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct QAbsorbMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
 
   __device__ static void load_weights(MegaContext& c) {
@@ -30,7 +29,7 @@ struct QAbsorbMega {
                           (first_block + lane) * ceil_div(t.s.kv_lora, 128) + t.p.n_begin / 128);
     const uint32_t boxes = ceil_div(t.s.nope, kAbsorbBoxRows);
 #pragma unroll 1
-    for (uint32_t i = 0; i < kPages; ++i) {
+    for (uint32_t i = 0; i < kWeightPages; ++i) {
       const PageCursor page = c.pages.plus(i);
       c.claim_weight_page(page);
       if (lane == 0) {
@@ -46,41 +45,54 @@ struct QAbsorbMega {
     }
     if (has_scale) c.s.w_scales[c.slot()][lane] = scale;
   }
-  __device__ static void load_activations(MegaContext&) {}
+  // Nothing comes: the pages for sums are empty.
+  __device__ static void load_activations(MegaContext& c) {
+    for (uint32_t half = 0; half < 2; ++half) {
+      const PageCursor page = c.pages.plus(kWeightPages + half);
+      c.wait_page_empty(page);
+      if (lane_index() == 0) mbarrier_arrive(&c.s.bar.page_full[page.page]);
+    }
+  }
 
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
-    AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles> w;
-    take_weights(c, t, w);
-    c.sync_consumers();  // the pages are free for sums
-    float* half_sums = reinterpret_cast<float*>(c.page(c.pages.plus(threadIdx.x / 128)));
-    Tokens tokens(c, t, 0);
-    c.wait_inputs_ready();
-    for (uint32_t m = 0; m < t.p.row_count; m += 16) {
-      if (m != 0) {
-        tokens = Tokens(c, t, m);
-        c.sync_consumers();  // everybody has read the sums of the rows before
+    wait_weights(c);
+    uint2 low[kAbsorbMaxSteps];
+    uint2 high[kAbsorbMaxSteps];
+    // Sixteen rows, two halves of the columns each. A loop that stays one: fetching code takes longer than running it.
+#pragma unroll 1
+    for (uint32_t i = 0; i < 2 * ceil_div(t.p.row_count, 16); ++i) {
+      const uint32_t m = i / 2 * 16;
+      const uint32_t half = i % 2;
+      Weights w;
+      take_weights(c, t, half, w);
+      if (half == 0) {
+        const Tokens tokens(c, t, m);
+        c.wait_inputs_ready();
+        tokens.load(low, high);
+        __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
       }
-      uint2 low[kAbsorbMaxSteps];
-      uint2 high[kAbsorbMaxSteps];
-      tokens.load(low, high);
-      __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
       float sums[kAbsorbTiles][4] = {};
       w.multiply(t.steps(), 0, low, high, sums);
-      absorb_store_sums<AbsorbDenseSums>(half_sums, threadIdx.x / 32 % 4, sums);
-      fence_async_shared();  // the next to write the pages is the copy engine
+      c.wait_page_full(c.pages.plus(kWeightPages + half));
+      absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), threadIdx.x / 32, sums);
+      if (half == 0) continue;
       c.sync_consumers();
-      store_tokens(c, t, m, half_sums);
+      store_tokens(c, t, m);
+      if (m + 16 < t.p.row_count) c.sync_consumers();  // everybody has read the sums
     }
+    fence_async_shared();  // the next to write the pages is the copy engine
     for (uint32_t i = 0; i < kPages; ++i) c.release_page(c.pages.plus(i));
   }
 
  private:
+  using Weights = AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>;
   static constexpr uint32_t kPages = kAbsorbPages;
+  static constexpr uint32_t kWeightPages = kAbsorbWeightPages;
   static constexpr uint32_t kBoxBytes = kAbsorbBoxRows * 128;
   static constexpr uint32_t kBoxesPerPage = kMegaPageBytes / kBoxBytes;
   static constexpr uint32_t kRowsPerPage = kMegaPageBytes / 128;
-  static_assert(kAbsorbMaxSteps * kAbsorbStepDepth <= kPages * kRowsPerPage, "all d of a tile fit its pages");
+  static_assert(kAbsorbMaxSteps * kAbsorbStepDepth <= kWeightPages * kRowsPerPage, "all d of a tile fit its pages");
   static_assert(AbsorbDenseSums::kFloats * 4 <= kMegaPageBytes, "a half's sums fit a page");
 
   // Read anew where it is needed: registers are dearer.
@@ -93,7 +105,7 @@ struct QAbsorbMega {
     __device__ uint32_t first_row() const { return p.head * (s.nope + s.v); }  // of kv_b
     __device__ uint32_t steps() const { return ceil_div(s.nope, kAbsorbStepDepth); }
     // This lane's first d: its warp's quarter.
-    __device__ uint32_t first_d() const { return threadIdx.x / 32 % 4 * steps() * 16 + lane_index() % 4 * 4; }
+    __device__ uint32_t first_d() const { return threadIdx.x / 32 * steps() * 16 + lane_index() % 4 * 4; }
     // Of [M, heads]; `m` counts from the tile's first row.
     __device__ uint64_t row(uint32_t m) const { return uint64_t{p.row_begin + m} * s.heads + p.head; }
   };
@@ -131,27 +143,31 @@ struct QAbsorbMega {
       }
     }
   };
-  // This thread's eight of the half's columns.
-  __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m,
-                                                      const float* half_sums) {
-    const uint32_t token = threadIdx.x % 128 / 8;
+  __device__ static float* half_sums(const MegaContext& c, uint32_t half) {
+    return reinterpret_cast<float*>(c.page(c.pages.plus(kWeightPages + half)));
+  }
+  // This thread's eight columns of each half, which are neighbours.
+  __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m) {
+    const uint32_t token = threadIdx.x / 8;
     const uint32_t column = threadIdx.x % 8;
-    const uint4 v = absorb_add_quarters<AbsorbDenseSums>(half_sums, token, column);
-    const uint32_t n = t.p.n_begin + column * 16 + threadIdx.x / 128 * kAbsorbTiles;
-    if (m + token < t.p.row_count && n < t.s.kv_lora)
-      *reinterpret_cast<uint4*>(c.operand<uint16_t>(ops::kQAbsorbQOut) + t.row(m + token) * (t.s.kv_lora + t.s.rope) +
-                                n) = v;
+    uint16_t* out = c.operand<uint16_t>(ops::kQAbsorbQOut) + t.row(m + token) * (t.s.kv_lora + t.s.rope);
+#pragma unroll 1
+    for (uint32_t half = 0; half < 2; ++half) {
+      const uint4 v = absorb_add_quarters<AbsorbDenseSums>(half_sums(c, half), token, column);
+      const uint32_t n = t.p.n_begin + column * 16 + half * kAbsorbTiles;
+      if (m + token < t.p.row_count && n < t.s.kv_lora) *reinterpret_cast<uint4*>(out + n) = v;
+    }
   }
 
-  // From the pages into fragments; columns beyond kv_lora are zero there.
-  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t,
-                                                      AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>& w) {
+  __device__ __forceinline__ static void wait_weights(MegaContext& c) {
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
-    for (uint32_t i = 0; i < kPages; ++i) c.wait_page_full(c.pages.plus(i));
-    const uint8_t* pages[kPages] = {c.page(c.pages), c.page(c.pages.plus(1))};
+    for (uint32_t i = 0; i < kWeightPages; ++i) c.wait_page_full(c.pages.plus(i));
+  }
+  // A half from the pages into fragments; columns beyond kv_lora are zero there.
+  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, uint32_t half, Weights& w) {
+    const uint8_t* pages[kWeightPages] = {c.page(c.pages), c.page(c.pages.plus(1))};
     const float* scales = c.s.w_scales[c.slot()];
     const uint32_t g = lane_index() / 4;
-    const uint32_t half = threadIdx.x / 128;
     const uint32_t first_d = t.first_d();
     const uint32_t in_block = t.first_row() % 128;
     uint32_t column[4];

@@ -3,6 +3,7 @@
 
 #include "ops/common/mega_gemm.h"
 #include "ops/opcodes.gen.h"
+#include "ops/qkv_a/qkv_a.h"
 #include "ops/qkv_a/qkv_a_abi.h"
 
 namespace megartp::ops {
@@ -14,13 +15,23 @@ uint32_t num_pages(const InstructionCheck& c) {
   return mega_gemm_pages(decode_spec<QkvASpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
 }
 Status check_gemm(const InstructionCheck& c) {
-  return check_mega_gemm(c.operands[kQkvAX].dims, decode_spec<QkvASpec>(c.spec).gemm);
+  return check_mega_gemm(c.operands[kQkvAX].dims, decode_spec<QkvASpec>(c.spec).gemm,
+                         decode_fp8_gemm_payload(c.instruction.payload));
+}
+uint32_t shared_slots(const InstructionCheck& c) {
+  return split_gemm_slots(kQkvAGemmSlots, decode_spec<QkvASpec>(c.spec).gemm,
+                          decode_fp8_gemm_payload(c.instruction.payload));
 }
 std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
   return {mega_x_map(kQkvAX, operands)};
 }
 
-// As the ordinary finalizer, with 256 threads.
+// Of a part two splits a page.
+uint32_t num_finalize_pages(const InstructionCheck& c) {
+  const uint32_t parts = c.instruction.payload[2];
+  return ((parts & 1) + (parts >> 1)) * ceil_div(decode_spec<QkvASpec>(c.spec).gemm.splits, 2U);
+}
+// As the ordinary finalizer, two pieces of eight values a thread.
 Status check_finalize(const InstructionCheck& c) {
   constexpr int64_t kVector = 8;
   constexpr int64_t kMaxRow = kVector * 256;
@@ -34,12 +45,12 @@ Status check_finalize(const InstructionCheck& c) {
 }
 
 constexpr std::array<MegaOpInfo, 2> kMegaOps{
-    {{kOpcode_qkv_a_gemm, "ops/qkv_a/device/qkv_a_mega.cuh", "QkvAGemmMega", kPacked, num_pages, maps, check_gemm},
+    {{kOpcode_qkv_a_gemm, kSplitGemmHeader, kSplitGemmType, kPacked, num_pages, maps, check_gemm, shared_slots},
      {kOpcode_qkv_a_finalize,
       "ops/qkv_a/device/qkv_a_mega.cuh",
       "QkvAFinalizeMega",
       {},
-      nullptr,
+      num_finalize_pages,
       nullptr,
       check_finalize}}};
 

@@ -1,5 +1,9 @@
-// add_rmsnorm_quant in the persistent kernel: a row an instruction. A thread has up to four pieces; the sums are added
-// as if each piece had a thread of its own, as in rmsnorm_quant with one piece a thread.
+// add_rmsnorm_quant in the persistent kernel: an instruction norms a row and writes some of its groups. The sums are
+// added as if each eight values had a thread of their own, as in rmsnorm_quant with one piece a thread.
+//
+// Pages: the row of x, in whose place the sum with the other is kept; the row of the residual; the gains. From there a
+// loop can take them piece by piece: registers cannot be indexed, and code for each piece takes longer to be fetched
+// than to run.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -9,18 +13,23 @@
 namespace megartp::device {
 
 template <uint32_t kOp>
-struct RmsnormQuantMega {
-  static constexpr uint32_t kOpcode = kOp;
+struct RmsnormQuantMega : MegaOpcodes<kOp> {
   static constexpr bool kHasXScales = false;
-  static constexpr int kPieces = 4;  // of a thread; rows of up to 8 * kPieces * kMegaConsumers values
 
-  __device__ static void load_weights(MegaContext&) {}
-  __device__ static void load_activations(MegaContext&) {}
+  __device__ static void load_weights(MegaContext& c) {
+    load_row(c, c.pages.plus(2), c.operand<const uint8_t>(ops::kRmsnormQuantW), 0, true);
+  }
+  __device__ static void load_activations(MegaContext& c) {
+    fence_async_global();  // both may have been written by ordinary stores
+    const uint64_t row = c.payload()[0];
+    load_row(c, c.pages, c.operand<const uint8_t>(ops::kRmsnormQuantX), row, false);
+    load_row(c, c.pages.plus(1), c.operand<const uint8_t>(ops::kRmsnormQuantResidualIn), row, false);
+  }
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const auto& spec = c.spec<ops::RmsnormQuantSpec>();
-    const RmsnormQuantParams p{c.operand<const uint4>(ops::kRmsnormQuantX),
-                               c.operand<const uint4>(ops::kRmsnormQuantResidualIn),
-                               c.operand<const uint4>(ops::kRmsnormQuantW),
+    const RmsnormQuantParams p{nullptr,
+                               nullptr,
+                               nullptr,
                                c.operand<uint4>(ops::kRmsnormQuantResidual),
                                c.operand<uint4>(ops::kRmsnormQuantY),
                                c.operand<uint2>(ops::kRmsnormQuantQ),
@@ -31,32 +40,22 @@ struct RmsnormQuantMega {
     const uint64_t row = c.payload()[0];
     const uint32_t vectors = p.cols / 8;
     const uint32_t warps = ceil_div(vectors, 32);  // of the ordinary kernel
-    uint4 w[kPieces];
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const uint32_t at = i * kMegaConsumers + threadIdx.x;
-      w[i] = at < vectors ? load_weight(p.w + at) : uint4{};
-    }
-    c.wait_inputs_ready();
-    uint4 x[kPieces];
-    uint4 add[kPieces];
-#pragma unroll
-    for (int i = 0; i < kPieces; ++i) {
-      const uint32_t at = i * kMegaConsumers + threadIdx.x;
-      x[i] = at < vectors ? load_global(p.x + row * vectors + at) : uint4{};
-      add[i] = at < vectors ? load_global(p.residual_in + row * vectors + at) : uint4{};
-    }
-    // Loops that stay loops: an op runs once or twice on an SM, and fetching its code takes longer than running it.
-    RmsnormPiece pieces[kPieces];
-#pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
-      const uint32_t at = i * kMegaConsumers + threadIdx.x;
+    uint4* x = reinterpret_cast<uint4*>(c.page(c.pages));
+    const uint4* residual_in = reinterpret_cast<const uint4*>(c.page(c.pages.plus(1)));
+    const uint4* gains = reinterpret_cast<const uint4*>(c.page(c.pages.plus(2)));
+    c.wait_page_full(c.pages.plus(1));
+    c.wait_page_full(c.pages);
+    c.wait_inputs_ready();  // before the first store
+    const uint32_t begin = c.payload()[1] / 8;
+    const uint32_t end = begin + c.payload()[2] / 8;
+#pragma unroll 2
+    for (uint32_t at = threadIdx.x; at < warps * 32; at += kMegaConsumers) {
+      const bool is_there = at < vectors;
       RmsnormPiece piece;
-      const float sum = warp_sum(piece.add(x[0], add[0], at < vectors ? p.residual + row * vectors + at : nullptr));
-      if (lane_index() == 0) c.s.reduce[at / 32] = sum;  // zero behind the row
-      push(x, x[0]);
-      push(add, add[0]);
-      push(pieces, piece);
+      const float sum = warp_sum(piece.add(is_there ? x[at] : uint4{}, is_there ? residual_in[at] : uint4{},
+                                           at >= begin && at < end ? p.residual + row * vectors + at : nullptr));
+      if (is_there) x[at] = piece.packed();
+      if (lane_index() == 0) c.s.reduce[at / 32] = sum;
     }
     c.sync_consumers();
     float sum = 0.0F;
@@ -64,21 +63,32 @@ struct RmsnormQuantMega {
     for (uint32_t i = 0; i < warps; ++i) sum += c.s.reduce[i];
     c.sync_consumers();  // the next sum writes there
     const float factor = norm_factor(sum, static_cast<float>(p.cols), p.eps);
+    c.wait_page_full(c.pages.plus(2));
+    // By groups of 16 threads: x is another thread's here, and the sum's barrier has passed.
 #pragma unroll 1
-    for (int i = 0; i < kPieces; ++i) {
-      pieces[0].finish(p, row, i * kMegaConsumers + threadIdx.x, w[0], factor);
-      push(pieces, pieces[0]);
-      push(w, w[0]);
+    for (uint32_t first = begin; first < end; first += kMegaConsumers) {
+      const uint32_t at = first + threadIdx.x;
+      const bool is_there = at < end;
+      RmsnormPiece piece;
+      piece.unpack(is_there ? x[at] : uint4{});
+      piece.finish(p, row, at, is_there ? gains[at] : uint4{}, factor, is_there);
     }
+    fence_async_shared();  // the next to write the pages is the copy engine
+    for (uint32_t i = 0; i < 3; ++i) c.release_page(c.pages.plus(i));
   }
 
  private:
-  // The first leaves, `v` becomes the last: so that a loop finds its element in the same registers each time.
-  template <class T>
-  __device__ static void push(T (&list)[kPieces], const T v) {
-#pragma unroll
-    for (int i = 1; i < kPieces; ++i) list[i - 1] = list[i];
-    list[kPieces - 1] = v;
+  __device__ static void load_row(MegaContext& c, const PageCursor& page, const uint8_t* rows, uint64_t row,
+                                  bool is_weight) {
+    if (is_weight) {
+      c.claim_weight_page(page);
+    } else {
+      c.wait_page_empty(page);
+    }
+    if (lane_index() != 0) return;
+    const uint32_t bytes = c.spec<ops::RmsnormQuantSpec>().cols * 2;
+    mbarrier_arrive_expect(&c.s.bar.page_full[page.page], bytes);
+    bulk_load(c.page(page), rows + row * bytes, bytes, &c.s.bar.page_full[page.page]);
   }
 };
 
