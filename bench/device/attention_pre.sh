@@ -38,7 +38,7 @@ for sizes in '1 1 1' '3 200 1' '5 70 3' '33 2049 3' '64 8192 2' '128 900 4' '256
   read -r m kv requests <<< "$sizes"
   step "check_m${m}_kv${kv}_r${requests}" "$megartp" run "$model" --backend cmp --check --m "$m" --kv "$kv" --requests "$requests"
 done
-for sizes in '1 1 1' '3 200 1' '33 2049 3' '64 8192 2' '128 900 4'; do
+for sizes in '1 1 1' '3 200 1' '33 2049 3' '64 8192 2' '128 900 4' '256 900 4'; do
   read -r m kv requests <<< "$sizes"
   step "check_mega_m${m}_kv${kv}_r${requests}" "$megartp" run "$model" --backend mega --check --m "$m" --kv "$kv" --requests "$requests"
 done
@@ -55,11 +55,14 @@ fi
 
 # --- how fast?
 step bench_main "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --repeat 300
+# A hundred thousand runs, each of which would end in an error where a wait took too long.
+step bench_many "$megartp" bench "$model" --backends mega --repeat 100000 --no-same --no-read --span none
 step bench_main_json "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --repeat 300 --json
-step bench_sweep "$megartp" bench "$model" --m 1,4,16,64,128,256 --kv 2048,8192,32768 --repeat 100 --no-same
-step bench_long "$megartp" bench "$model" --m 1,16,256 --kv 131072 --repeat 50 --copies 3 --no-same
+step bench_sweep "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --m 1,4,16,64,128,256 --kv 2048,8192,32768 --repeat 100 \
+  --no-same
+step bench_long "$megartp" bench "$model" --backends serial,pdl,dag,cmp,mega --m 1,16,256 --kv 131072 --repeat 50 --copies 3 --no-same
 step bench_ablation "$megartp" bench "$model" --ablation --repeat 300
-step bench_growing "$megartp" bench "$model" --growing --backends serial,cmp --repeat 200 --no-same
+step bench_growing "$megartp" bench "$model" --growing --backends serial,cmp,mega --repeat 200 --no-same
 if python3 -c 'import torch' 2> /dev/null; then
   step bench_gemm_alone python3 "$here/gemm_alone.py" "$megartp" --repeat 300
 fi
