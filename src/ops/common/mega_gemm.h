@@ -64,4 +64,24 @@ inline Status check_mega_gemm(std::span<const int64_t> x_dims, const Fp8GemmSpec
                          {p.n_begin - first, p.n_begin + int64_t{p.n_count} - first});
 }
 
+// The GEMM op of a split-K family. Spec has the GEMM's as `gemm`; kSlots() tells where its operands stand.
+template <class Spec, Fp8GemmSlots (*kSlots)()>
+struct SplitGemmMegaOp {
+  static Fp8GemmSpec spec(const InstructionCheck& c) { return decode_spec<Spec>(c.spec).gemm; }
+  static Fp8GemmPayload payload(const InstructionCheck& c) { return decode_fp8_gemm_payload(c.instruction.payload); }
+
+  static uint32_t num_pages(const InstructionCheck& c) { return mega_gemm_pages(spec(c), payload(c)); }
+  static std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
+    return {mega_x_map(kSlots().a, operands)};
+  }
+  static Status check(const InstructionCheck& c) {
+    return check_mega_gemm(c.operands[kSlots().a].dims, spec(c), payload(c));
+  }
+  static uint32_t shared_slots(const InstructionCheck& c) { return split_gemm_slots(kSlots(), spec(c), payload(c)); }
+
+  static constexpr MegaOpInfo info(uint32_t opcode, std::span<const uint32_t> packed) {
+    return {opcode, kSplitGemmHeader, kSplitGemmType, packed, num_pages, maps, check, shared_slots};
+  }
+};
+
 }  // namespace megartp::ops

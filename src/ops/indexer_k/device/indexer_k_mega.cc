@@ -11,21 +11,6 @@ namespace {
 
 constexpr std::array<uint32_t, 1> kPacked{kIndexerKWeight};
 
-uint32_t num_pages(const InstructionCheck& c) {
-  return mega_gemm_pages(decode_spec<IndexerKSpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
-}
-Status check_gemm(const InstructionCheck& c) {
-  return check_mega_gemm(c.operands[kIndexerKX].dims, decode_spec<IndexerKSpec>(c.spec).gemm,
-                         decode_fp8_gemm_payload(c.instruction.payload));
-}
-uint32_t shared_slots(const InstructionCheck& c) {
-  return split_gemm_slots(indexer_k_gemm_slots(), decode_spec<IndexerKSpec>(c.spec).gemm,
-                          decode_fp8_gemm_payload(c.instruction.payload));
-}
-std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
-  return {mega_x_map(kIndexerKX, operands)};
-}
-
 Status check_finalize(const InstructionCheck& c) {
   const auto s = decode_spec<IndexerKSpec>(c.spec);
   return mega_dims_fit(s.gemm.segment_rows[0] == 128 && s.rope % 8 == 0,
@@ -33,7 +18,7 @@ Status check_finalize(const InstructionCheck& c) {
 }
 
 constexpr std::array<MegaOpInfo, 2> kMegaOps{
-    {{kOpcode_indexer_k_gemm, kSplitGemmHeader, kSplitGemmType, kPacked, num_pages, maps, check_gemm, shared_slots},
+    {SplitGemmMegaOp<IndexerKSpec, indexer_k_gemm_slots>::info(kOpcode_indexer_k_gemm, kPacked),
      {kOpcode_indexer_k_finalize,
       "ops/indexer_k/device/indexer_k_mega.cuh",
       "IndexerKFinalizeMega",

@@ -11,20 +11,7 @@ namespace {
 
 constexpr std::array<uint32_t, 2> kPacked{kQkvAQProj, kQkvAKvProj};
 
-uint32_t num_pages(const InstructionCheck& c) {
-  return mega_gemm_pages(decode_spec<QkvASpec>(c.spec).gemm, decode_fp8_gemm_payload(c.instruction.payload));
-}
-Status check_gemm(const InstructionCheck& c) {
-  return check_mega_gemm(c.operands[kQkvAX].dims, decode_spec<QkvASpec>(c.spec).gemm,
-                         decode_fp8_gemm_payload(c.instruction.payload));
-}
-uint32_t shared_slots(const InstructionCheck& c) {
-  return split_gemm_slots(kQkvAGemmSlots, decode_spec<QkvASpec>(c.spec).gemm,
-                          decode_fp8_gemm_payload(c.instruction.payload));
-}
-std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandType> operands) {
-  return {mega_x_map(kQkvAX, operands)};
-}
+Fp8GemmSlots slots() { return kQkvAGemmSlots; }
 
 // Of a part two splits a page.
 uint32_t num_finalize_pages(const InstructionCheck& c) {
@@ -44,15 +31,14 @@ Status check_finalize(const InstructionCheck& c) {
                        "and up to 8 splits");
 }
 
-constexpr std::array<MegaOpInfo, 2> kMegaOps{
-    {{kOpcode_qkv_a_gemm, kSplitGemmHeader, kSplitGemmType, kPacked, num_pages, maps, check_gemm, shared_slots},
-     {kOpcode_qkv_a_finalize,
-      "ops/qkv_a/device/qkv_a_mega.cuh",
-      "QkvAFinalizeMega",
-      {},
-      num_finalize_pages,
-      nullptr,
-      check_finalize}}};
+constexpr std::array<MegaOpInfo, 2> kMegaOps{{SplitGemmMegaOp<QkvASpec, slots>::info(kOpcode_qkv_a_gemm, kPacked),
+                                              {kOpcode_qkv_a_finalize,
+                                               "ops/qkv_a/device/qkv_a_mega.cuh",
+                                               "QkvAFinalizeMega",
+                                               {},
+                                               num_finalize_pages,
+                                               nullptr,
+                                               check_finalize}}};
 
 }  // namespace
 
