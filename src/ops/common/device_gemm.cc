@@ -17,18 +17,21 @@ constexpr uint32_t kRingAlignment = 1024;     // of the ring within the dynamic 
 constexpr int64_t kSplitRowBytes = 512;       // 128 fp32 sums
 constexpr int64_t kSplitRowsAlignment = 128;  // of the received rows; the room for their barrier too
 constexpr uint32_t kMinTileM = 8;
+constexpr uint32_t kLargeTileM = 64;
 constexpr uint32_t kMinStages = 2;
 constexpr uint32_t kMaxStages = 8;
 constexpr int64_t kReservedBytes = 1024;  // of an SM's shared memory, for each CTA
 
 // As GemmShape::kConsumers.
-uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m) { return tile_n == 128 && tile_m > 32 ? 8 : 4; }
+uint32_t consumer_warps(uint32_t tile_n, uint32_t tile_m, bool is_exact) {
+  return tile_n == 128 && (tile_m > 32 || !is_exact) ? 8 : 4;
+}
 
 // Where the sums meet in a cluster, a warp keeps what it needs of its tokens (RoPE factors, gate partials) in registers
 // from before the wait. ptxas for sm_90a (13.0) spills with three tokens of a tile of 128, whose sums alone take 128
 // registers, and with more than eight otherwise.
 bool rows_fit_registers(const GemmCut& cut, uint32_t splits) {
-  const uint32_t tokens = ceil_div(cut.tile_m, splits * consumer_warps(cut.tile_n, cut.tile_m));
+  const uint32_t tokens = ceil_div(cut.tile_m, splits * consumer_warps(cut.tile_n, cut.tile_m, cut.is_exact));
   return tokens <= (cut.tile_m == 128 ? 2U : 8U);
 }
 
@@ -40,7 +43,7 @@ bool ring_holds_sums(const GemmCut& cut, const GemmNeeds& needs) {
 
 }  // namespace
 
-uint32_t GemmCut::num_threads() const { return consumer_warps(tile_n, tile_m) * 32 + 64; }
+uint32_t GemmCut::num_threads() const { return consumer_warps(tile_n, tile_m, is_exact) * 32 + 64; }
 
 int64_t GemmCut::smem_bytes(const GemmNeeds& needs) const {
   const int64_t ring = int64_t{stages} * blocks * kBlockBytes * (tile_n + tile_m);
@@ -75,9 +78,9 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
   const bool is_tiled =
       std::ranges::all_of(weights, [&](TensorId w) { return c.tensor(w).storage == Storage::kWeight; });
   for (uint32_t tile_m = gemm_tile_m(m, tuning.max_tile_m); tile_m >= kMinTileM; tile_m /= 2) {
-    GemmCut cut{tile_m == 64 ? std::max(tuning.tile_n, tuning.large_tile_n) : tuning.tile_n,
+    GemmCut cut{tile_m == kLargeTileM ? std::max(tuning.tile_n, tuning.large_tile_n) : tuning.tile_n,
                 tile_m,
-                tile_m >= 64 ? 1 : tuning.blocks,
+                tile_m >= kLargeTileM ? 1 : tuning.blocks,
                 0,
                 0,
                 is_tiled,
@@ -85,7 +88,9 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
     if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
     if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
-    for (uint32_t ctas = tuning.ctas_per_sm; ctas > 0; --ctas) {
+    // A single large M tile makes about one CTA an SM, which may have all of it.
+    const uint32_t most_ctas = tile_m >= kLargeTileM && m <= tile_m ? 1 : tuning.ctas_per_sm;
+    for (uint32_t ctas = most_ctas; ctas > 0; --ctas) {
       const int64_t room = (c.target().smem_per_cta + kReservedBytes) / ctas - kReservedBytes;
       for (cut.stages = std::min(tuning.stages * finer, kMaxStages); cut.stages >= kMinStages; --cut.stages) {
         cut.in_flight = std::min(tuning.in_flight * finer, cut.stages);

@@ -37,8 +37,9 @@ struct GemmShape {
   static constexpr int kStages = kStages_;
   static constexpr bool kTiled = kTiled_;
   static constexpr bool kExact = kExact_;
-  // A warpgroup takes both halves of a tile of 128 rows while the accumulators of both fit its registers.
-  static constexpr int kWarpgroups = kTileN == 128 && kTileM > 32 ? 2 : 1;
+  // A warpgroup for each half of a tile of 128 rows. One for both where every warp converts x for itself and has the
+  // registers for the sums of both.
+  static constexpr int kWarpgroups = kTileN == 128 && (kTileM > 32 || !kExact) ? 2 : 1;
   static constexpr int kHalves = kTileN / 64 / kWarpgroups;
   static constexpr int kConsumers = kWarpgroups * 128;
   static constexpr int kThreads = kConsumers + 64;

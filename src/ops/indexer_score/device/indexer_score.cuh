@@ -211,11 +211,13 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
       smem.weights[threadIdx.x] = float2{__uint_as_float(v.x), __uint_as_float(v.y)};
     }
     named_barrier(1, 128);
+    frame.mark(0);
     // Lengths of the tokens that this lane stores.
     int32_t visible[(kTokens + 3) / 4];
 #pragma unroll
     for (int i = 0; i < (kTokens + 3) / 4; ++i) visible[i] = __shfl_sync(0xffffffffU, length, i * 4 + q);
     if (first_page < visible_pages) mbarrier_wait(&smem.full[kScoreStages], 0);
+    frame.mark(1);
     for (uint32_t i = 0; first_page + i < page_end; ++i) {
       const uint32_t page_index = first_page + i;
       float sums[kTokens][2] = {};
@@ -223,9 +225,11 @@ __global__ void __launch_bounds__(kScoreThreads, 4) indexer_score(const __grid_c
       bool is_there = page_index < visible_pages;
       if (is_there) {
         is_there = score_page<kHeads>(smem, i, key, sums, scale);
+        if (i == 0) frame.mark(2);
       }
       store_scores<kTokens>(p, sums, scale, is_there, page_index * 64 + key, row_begin, row_count, visible);
     }
+    frame.mark(3);
   }
 }
 

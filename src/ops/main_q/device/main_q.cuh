@@ -36,7 +36,7 @@ struct MainQSmem {
 
 // Grid: N tiles, M tiles.
 template <class S, int kWait>
-__global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(const __grid_constant__ MainQParams p) {
+__global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 2 : 1) main_q(const __grid_constant__ MainQParams p) {
   extern __shared__ uint8_t dynamic[];
   const GemmSmem<S> smem(dynamic, p.k_blocks);
   const KernelFrame<kWait> frame;
@@ -59,8 +59,19 @@ __global__ void __launch_bounds__(S::kThreads, S::kTileM <= 16 ? 6 : 1) main_q(c
     const uint32_t first_column = t.n_begin % head_columns;
     const bool has_rope = first_column + S::kTileN > p.nope;
     if (has_rope) {
-      for (uint32_t i = threadIdx.x; i < t.m_count * p.rope; i += S::kConsumers)
-        rope_table[i] = p.cos_sin[uint64_t(p.positions[t.m_begin + i / p.rope]) * p.rope + i % p.rope];
+      // Several at a time: each takes two trips to the memory.
+      constexpr uint32_t kAtOnce = S::kTileM <= 16 ? 4 : 8;
+      for (uint32_t first = threadIdx.x; first < t.m_count * p.rope; first += kAtOnce * S::kConsumers) {
+        float v[kAtOnce];
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k) {
+          const uint32_t i = min(first + k * S::kConsumers, t.m_count * p.rope - 1);
+          v[k] = p.cos_sin[uint64_t(p.positions[t.m_begin + i / p.rope]) * p.rope + i % p.rope];
+        }
+#pragma unroll
+        for (uint32_t k = 0; k < kAtOnce; ++k)
+          if (first + k * S::kConsumers < t.m_count * p.rope) rope_table[first + k * S::kConsumers] = v[k];
+      }
     }
     load_weight_scales(smem, t, threadIdx.x);
     GemmSums<S> sums;

@@ -23,9 +23,9 @@ struct QAbsorbParams {
 };
 
 // Grid: heads x column tiles (columns innermost), M. kSteps * 64 >= nope. A CTA does tokens 16 * (blockIdx.y + i *
-// gridDim.y).
-template <int kSteps, int kWait>
-__global__ void __maxnreg__(200) q_absorb(const __grid_constant__ QAbsorbParams p) {
+// gridDim.y); kHasMore: that may be more than 16.
+template <int kSteps, bool kHasMore, int kWait>
+__global__ void __maxnreg__(kHasMore ? 232 : 200) q_absorb(const __grid_constant__ QAbsorbParams p) {
   static_assert(kSteps <= kAbsorbMaxSteps);
   __shared__ float half_sums[AbsorbPaddedSums::kFloats];
   const KernelFrame<kWait> frame;
@@ -57,9 +57,9 @@ __global__ void __maxnreg__(200) q_absorb(const __grid_constant__ QAbsorbParams 
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) w.convert(step, bytes[step], scale[step]);
   frame.wait_inputs();
-  for (uint32_t m_begin = blockIdx.y * 16; m_begin < p.m; m_begin += gridDim.y * 16) {
-    uint2 low[kSteps];
-    uint2 high[kSteps];
+  uint2 low[kSteps];
+  uint2 high[kSteps];
+  const auto load = [&](uint32_t m_begin) {
 #pragma unroll
     for (int step = 0; step < kSteps; ++step) {
       const uint32_t d = first_d + step * 16;
@@ -69,6 +69,10 @@ __global__ void __maxnreg__(200) q_absorb(const __grid_constant__ QAbsorbParams 
                        ? load_global(p.q_nope + (at + uint64_t{8} * p.heads * p.nope) / 4)
                        : uint2{};
     }
+  };
+  if constexpr (kHasMore) load(blockIdx.y * 16);
+  for (uint32_t m_begin = blockIdx.y * 16; m_begin < p.m; m_begin += gridDim.y * 16) {
+    if constexpr (!kHasMore) load(m_begin);
     const uint32_t token = threadIdx.x / 8;
     const uint32_t c = threadIdx.x % 8;
     // Half of the tiles at a time, for registers and shared memory.
@@ -76,6 +80,8 @@ __global__ void __maxnreg__(200) q_absorb(const __grid_constant__ QAbsorbParams 
     for (int half = 0; half < 2; ++half) {
       float sums[kAbsorbTiles][4] = {};
       w.multiply(kSteps, half * kAbsorbTiles, low, high, sums);
+      // The next tokens, on their way while these are added up.
+      if (kHasMore && half == 1) load(m_begin + gridDim.y * 16);
       __syncthreads();  // everybody has read what stood there before
       absorb_store_sums<AbsorbPaddedSums>(half_sums, threadIdx.x / 32, sums);
       __syncthreads();

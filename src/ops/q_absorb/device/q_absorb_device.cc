@@ -27,19 +27,20 @@ class QAbsorbDevice final : public DeviceFamily {
     const int64_t rope = c.input_dims(kQAbsorbQOut)[2] - kv_lora;
     const int64_t steps = ceil_div<int64_t>(nope, device::kAbsorbStepDepth);
     const bool is_fast = nope % 4 == 0 && kv_lora % 16 == 0 && rope % 8 == 0 && steps <= device::kAbsorbMaxSteps;
+    const int64_t tiles = heads * ceil_div(kv_lora, kBlockN);
+    // Rows are shared out only where heads and columns alone leave SMs without a CTA: every group reads the weights
+    // anew.
+    const int64_t row_tiles = ceil_div(m, kTileRows);
+    const int64_t groups =
+        std::clamp<int64_t>(kCtasPerSm * c.target().num_sms / tiles, 1, std::min(row_tiles, kMaxGridY));
     KernelBuilder b =
-        is_fast
-            ? KernelBuilder(c.op().name, "ops/q_absorb/device/q_absorb.cuh", fmt::format("q_absorb<{}, $WAIT>", steps))
-            : KernelBuilder(c.op().name, "ops/q_absorb/device/q_absorb_generic.cuh", "q_absorb_generic<$WAIT>");
+        is_fast ? KernelBuilder(c.op().name, "ops/q_absorb/device/q_absorb.cuh",
+                                fmt::format("q_absorb<{}, {}, $WAIT>", steps, row_tiles > groups))
+                : KernelBuilder(c.op().name, "ops/q_absorb/device/q_absorb_generic.cuh", "q_absorb_generic<$WAIT>");
     b.input("q_nope", c.input(kQAbsorbQNope));
     if (is_fast) {
       b.early("kv_b", c.input(kQAbsorbKvB), DeviceAccess::Means::kReadOnly);
       b.early("kv_b_scale", c.input(kQAbsorbKvBScale));
-      const int64_t tiles = heads * ceil_div(kv_lora, kBlockN);
-      // Rows are shared out only where heads and columns alone leave SMs without a CTA: every group reads the weights
-      // anew.
-      const int64_t groups =
-          std::clamp<int64_t>(kCtasPerSm * c.target().num_sms / tiles, 1, std::min(ceil_div(m, kTileRows), kMaxGridY));
       b.launch(tiles, groups, kThreads);
     } else {
       b.input("kv_b", c.input(kQAbsorbKvB)).input("kv_b_scale", c.input(kQAbsorbKvBScale));
