@@ -24,7 +24,7 @@ struct BenchArgs {
   std::vector<int64_t> m{16}, kv{8192};
   int64_t requests = 0;
   std::string weights, format = "table", output, span = "kernels";
-  std::string packer = "longest-tail", events = "exact";
+  std::string packer = "insertion", events = "exact";
   uint32_t workers = 0;
   uint32_t copies = 8;
   size_t repeat = 200;
@@ -247,7 +247,7 @@ Command add_bench_command(CLI::App& root) {
   add_launch_options(*app, a.launch);
   app->add_option("--workers", a.workers, "mega: CTAs (default: two an SM)")->check(CLI::Range(1U, 65536U));
   app->add_option("--packer", a.packer, "mega: how tasks are put into queues")
-      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail"}))
+      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail", "insertion"}))
       ->capture_default_str();
   app->add_option("--events", a.events, "mega: how finely tasks wait")
       ->check(CLI::IsMember({"exact", "auto", "gcd", "whole"}))

@@ -136,8 +136,8 @@ void add_plan_options(CLI::App& app, PlanOptions& options, const std::string& de
   options.target = default_target;
   app.add_option("--target", options.target, "Target preset: cpu, h200, h100, b300")->capture_default_str();
   app.add_option("--workers", options.workers, "Worker queues (default: the target's)")->check(CLI::Range(1U, 65536U));
-  app.add_option("--packer", options.packer, "How tasks are put into queues; mega: longest-tail unless given")
-      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail"}))
+  app.add_option("--packer", options.packer, "How tasks are put into queues; mega: insertion unless given")
+      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail", "insertion"}))
       ->capture_default_str();
   app.add_option("--finalizer", options.finalizer, "Split-K finalizers: in the last arriver, or tasks of their own")
       ->check(CLI::IsMember({"fused", "tasks"}))

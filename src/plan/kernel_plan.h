@@ -16,9 +16,10 @@ enum class Packer : uint8_t {
   kRoundRobin,    // task i goes to worker i mod W
   kCriticalPath,  // list scheduling by longest remaining path, with the target's cost model
   kLongestTail,   // the same by what remains after the task itself
+  kInsertion,     // by what remains after a task, each where it can begin first, gaps between others included
 };
 std::string_view to_string(Packer packer);
-Result<Packer> parse_packer(std::string_view name);  // "round-robin", "critical-path", "longest-tail"
+Result<Packer> parse_packer(std::string_view name);  // "round-robin", "critical-path", "longest-tail", "insertion"
 
 inline constexpr uint64_t kExternal = ~uint64_t{0};
 

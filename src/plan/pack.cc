@@ -53,6 +53,7 @@ Result<plan::Schedule> make_schedule(const TaskGraph& graph, const TargetDesc& t
     case Packer::kRoundRobin: break;
     case Packer::kCriticalPath: return plan::schedule_critical_path(graph, target, num_workers);
     case Packer::kLongestTail: return plan::schedule_longest_tail(graph, target, num_workers);
+    case Packer::kInsertion: return plan::schedule_insertion(graph, target, num_workers);
   }
   return plan::schedule_round_robin(graph, num_workers);
 }
@@ -64,15 +65,17 @@ std::string_view to_string(Packer packer) {
     case Packer::kRoundRobin: return "round-robin";
     case Packer::kCriticalPath: return "critical-path";
     case Packer::kLongestTail: return "longest-tail";
+    case Packer::kInsertion: return "insertion";
   }
   return "?";
 }
 
 Result<Packer> parse_packer(std::string_view name) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail})
+  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
     if (to_string(p) == name) return p;
-  return make_error(ErrorCode::kInvalidArgument,
-                    fmt::format("unknown packer '{}'; known: round-robin, critical-path, longest-tail", name));
+  return make_error(
+      ErrorCode::kInvalidArgument,
+      fmt::format("unknown packer '{}'; known: round-robin, critical-path, longest-tail, insertion", name));
 }
 
 namespace plan {

@@ -35,7 +35,7 @@ TEST(Target, PresetsAreFoundByName) {
 }
 
 TEST(Packer, NamesRoundTrip) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail})
+  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
     EXPECT_EQ(*parse_packer(to_string(p)), p);
   EXPECT_FALSE(parse_packer("best"));
 }
@@ -152,6 +152,76 @@ TEST(LongestTail, ShortTaskWithALongTailGoesFirst) {
   EXPECT_EQ(by_tail->tasks[0], 1U);
 }
 
+// One long task, then eight short ones that wait for it. Workers that had nothing to do meanwhile begin then, too.
+TEST(CriticalPath, AnIdleWorkerDoesNotTakeTasksOfTheFuture) {
+  BoxGraph g;
+  const TensorId a = g.add_tensor({1, 8});
+  const TensorId b = g.add_tensor({8, 8});
+  const Access all{a, Box::of({{0, 1}, {0, 8}})};
+  g.add_stage({{{}, {all}}});
+  std::vector<BoxTile> tiles(8);
+  for (int64_t i = 0; i < 8; ++i) tiles[i] = {{all}, {{b, Box::of({{i, i + 1}, {0, 8}})}}};
+  g.add_stage(std::move(tiles));
+  ASSERT_TRUE(g.derive());
+  const TargetDesc target = *find_target("h200");
+  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  g.tasks.tasks[0].bytes = 1e9F;
+  const auto by_path = plan::schedule_critical_path(g.tasks, target, 4);
+  const auto by_insertion = plan::schedule_insertion(g.tasks, target, 4);
+  ASSERT_TRUE(by_path);
+  ASSERT_TRUE(by_insertion);
+  for (const plan::Schedule& s : {*by_path, *by_insertion})
+    for (uint32_t w = 0; w < 4; ++w)
+      EXPECT_EQ(s.offsets[w + 1] - s.offsets[w] - (s.tasks[s.offsets[w]] == 0 ? 1U : 0U), 2U) << "worker " << w;
+}
+
+// Two workers; a short task, then another with a long task behind it; two long tasks with nothing behind them. Lists
+// give both workers a long one while the second short one is not ready yet.
+TEST(Insertion, AWorkerWaitsForAShortTaskWithMuchBehindIt) {
+  BoxGraph g;
+  const TensorId big = g.add_tensor({2, 8});
+  const TensorId c = g.add_tensor({3, 8});
+  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
+  g.add_stage({{{}, {row(big, 0)}}, {{}, {row(big, 1)}}});
+  g.add_stage({{{}, {row(c, 0)}}});
+  g.add_stage({{{row(c, 0)}, {row(c, 1)}}});
+  g.add_stage({{{row(c, 1)}, {row(c, 2)}}});
+  ASSERT_TRUE(g.derive());
+  const TargetDesc target = *find_target("h200");
+  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  for (const uint32_t t : {0U, 1U, 4U}) g.tasks.tasks[t].bytes = 1e9F;
+  const auto by_tail = plan::schedule_longest_tail(g.tasks, target, 2);
+  const auto by_insertion = plan::schedule_insertion(g.tasks, target, 2);
+  ASSERT_TRUE(by_tail);
+  ASSERT_TRUE(by_insertion);
+  const auto queue = [](const plan::Schedule& s, uint32_t w) {
+    return std::vector<uint32_t>(s.tasks.begin() + s.offsets[w], s.tasks.begin() + s.offsets[w + 1]);
+  };
+  EXPECT_EQ(queue(*by_tail, 0), (std::vector<uint32_t>{2, 1, 4}));
+  EXPECT_EQ(queue(*by_tail, 1), (std::vector<uint32_t>{0, 3}));
+  EXPECT_EQ(queue(*by_insertion, 0), (std::vector<uint32_t>{2, 3, 4}));
+  EXPECT_EQ(queue(*by_insertion, 1), (std::vector<uint32_t>{0, 1}));
+}
+
+// A task that fits between two others of a worker is put there; afterwards the gap is smaller by it.
+TEST(Insertion, GapsAreFilledOnce) {
+  BoxGraph g;
+  const TensorId c = g.add_tensor({3, 8});
+  const TensorId d = g.add_tensor({3, 8});
+  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
+  g.add_stage({{{}, {row(c, 0)}}});
+  g.add_stage({{{row(c, 0)}, {row(c, 1)}}});
+  g.add_stage({{{}, {row(d, 0)}}, {{}, {row(d, 1)}}, {{}, {row(d, 2)}}});
+  ASSERT_TRUE(g.derive());
+  TargetDesc target = *find_target("h200");
+  target.task_overhead_us = 1;
+  target.event_latency_us = 2;
+  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  const auto s = plan::schedule_insertion(g.tasks, target, 1);
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->tasks, (std::vector<uint32_t>{0, 2, 3, 1, 4}));
+}
+
 TEST(CriticalPath, ReportsEventsThatNeverFire) {
   BoxGraph g;
   const TensorId c = g.add_tensor({4, 8});
@@ -159,9 +229,11 @@ TEST(CriticalPath, ReportsEventsThatNeverFire) {
   g.add_stage({{{{c, Box::of({{0, 1}, {0, 8}})}}, {{c, Box::of({{1, 2}, {0, 8}})}}}});
   ASSERT_TRUE(g.derive());
   g.tasks.tasks[0].num_signals = 0;
-  const auto schedule = plan::schedule_critical_path(g.tasks, *find_target("cpu"), 2);
-  ASSERT_FALSE(schedule);
-  EXPECT_EQ(schedule.error().code, ErrorCode::kInternal);
+  for (const auto& schedule : {plan::schedule_critical_path(g.tasks, *find_target("cpu"), 2),
+                               plan::schedule_insertion(g.tasks, *find_target("cpu"), 2)}) {
+    ASSERT_FALSE(schedule);
+    EXPECT_EQ(schedule.error().code, ErrorCode::kInternal);
+  }
 }
 
 TEST(CriticalPath, CostGrowsWithBytesAndWorkers) {
@@ -228,9 +300,11 @@ RC_GTEST_PROP(Schedules, ArePermutationsThatRunToTheEnd, ()) {
   const TargetDesc target = *find_target(*rc::gen::element<std::string>("cpu", "h200"));
   const auto list = plan::schedule_critical_path(g.tasks, target, workers);
   const auto tail = plan::schedule_longest_tail(g.tasks, target, workers);
+  const auto insertion = plan::schedule_insertion(g.tasks, target, workers);
   RC_ASSERT(list.has_value());
   RC_ASSERT(tail.has_value());
-  for (const plan::Schedule& s : {*list, *tail, plan::schedule_round_robin(g.tasks, workers)}) {
+  RC_ASSERT(insertion.has_value());
+  for (const plan::Schedule& s : {*list, *tail, *insertion, plan::schedule_round_robin(g.tasks, workers)}) {
     RC_ASSERT(s.offsets.size() == workers + 1U);
     std::vector<uint32_t> sorted = s.tasks;
     std::ranges::sort(sorted);

@@ -28,6 +28,10 @@ Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc
 // The same with the task after which the longest path remains: Jackson's rule, the best order of one worker's ready
 // tasks. A long task with little behind it then does not hold up a short one with much behind it.
 Result<Schedule> schedule_longest_tail(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
+// Every task where it can begin first, idle time between a worker's tasks included, in the order of the path that
+// remains after them: a worker may wait for a task with much behind it though another one is ready. O(n * workers).
+// Errors as above.
+Result<Schedule> schedule_insertion(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
 
 inline constexpr uint64_t kArenaAlignment = 256;
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <queue>
 #include <utility>
@@ -7,13 +6,10 @@
 #include <fmt/format.h>
 
 #include "plan/packing.h"
+#include "plan/schedule_time.h"
 
 namespace megartp::plan {
 namespace {
-
-using Nanoseconds = uint64_t;  // whole numbers, so that the schedule is the same on every machine
-
-Nanoseconds to_ns(double us) { return static_cast<Nanoseconds>(std::llround(std::clamp(us, 0.0, 1e9) * 1e3)); }
 
 // By what the next of the ready tasks is chosen; the other one decides among equals.
 enum class Rule : uint8_t { kPath, kTail };
@@ -41,9 +37,9 @@ class ListScheduler {
 
   Result<Schedule> run() {
     index_events();
-    rank_tasks();
+    tail_ = tails_of(graph_, cost_, latency_);
     MEGARTP_TRY(simulate());
-    return to_schedule();
+    return to_schedule(order_, worker_of_, num_workers_);
   }
 
  private:
@@ -62,35 +58,22 @@ class ListScheduler {
       for (uint32_t i = 0; i < graph_.tasks[t].num_waits; ++i) waiters_[next[graph_.tasks[t].waits[i].event]++] = t;
   }
 
-  // Task ids are a topological order, so one walk backwards meets every waiter before its event's signallers.
-  void rank_tasks() {
-    rank_.resize(graph_.tasks.size());
-    std::vector<Nanoseconds> event_rank(graph_.events.size(), 0);
-    for (size_t t = graph_.tasks.size(); t-- > 0;) {
-      const Task& task = graph_.tasks[t];
-      Nanoseconds after = 0;
-      for (uint32_t i = 0; i < task.num_signals; ++i) after = std::max(after, event_rank[task.signals[i].event]);
-      rank_[t] = cost_[t] + after;
-      for (uint32_t i = 0; i < task.num_waits; ++i) {
-        Nanoseconds& rank = event_rank[task.waits[i].event];
-        rank = std::max(rank, rank_[t] + latency_);
-      }
-    }
-  }
-
   Status simulate() {
     const auto num_tasks = static_cast<uint32_t>(graph_.tasks.size());
     order_.reserve(num_tasks);
-    worker_of_.reserve(num_tasks);
+    worker_of_.resize(num_tasks);
     missing_.resize(num_tasks);
     event_time_.assign(graph_.events.size(), 0);
     start_.assign(num_tasks, 0);
     for (uint32_t w = 0; w < num_workers_; ++w) free_.push({0, w});
     for (uint32_t t = 0; t < num_tasks; ++t)
       if ((missing_[t] = graph_.tasks[t].num_waits) == 0) push_ready(t);
+    // When the last task was taken: a worker that has been free for longer takes its next one then, not before.
+    Nanoseconds now = 0;
     while (order_.size() < num_tasks) {
       Timed worker = free_.top();
       free_.pop();
+      worker.time = std::max(worker.time, now);
       if (ready_.empty()) {
         if (arriving_.empty())
           return make_error(ErrorCode::kInternal,
@@ -100,10 +83,11 @@ class ListScheduler {
       }
       for (; !arriving_.empty() && arriving_.top().time <= worker.time; arriving_.pop())
         push_ready(arriving_.top().idx);
+      now = worker.time;
       const uint32_t task = ready_.top().task;
       ready_.pop();
       order_.push_back(task);
-      worker_of_.push_back(worker.idx);
+      worker_of_[task] = worker.idx;
       worker.time += cost_[task];
       finish(task, worker.time);
       free_.push(worker);
@@ -112,8 +96,8 @@ class ListScheduler {
   }
 
   void push_ready(uint32_t task) {
-    const Nanoseconds tail = rank_[task] - cost_[task];
-    ready_.push({rule_ == Rule::kPath ? std::pair(rank_[task], tail) : std::pair(tail, rank_[task]), task});
+    const Nanoseconds path = cost_[task] + tail_[task];
+    ready_.push({rule_ == Rule::kPath ? std::pair(path, tail_[task]) : std::pair(tail_[task], path), task});
   }
 
   void finish(uint32_t task, Nanoseconds time) {
@@ -130,34 +114,49 @@ class ListScheduler {
     }
   }
 
-  Schedule to_schedule() const {
-    Schedule s;
-    s.offsets.assign(num_workers_ + 1, 0);
-    for (const uint32_t w : worker_of_) ++s.offsets[w + 1];
-    for (uint32_t w = 0; w < num_workers_; ++w) s.offsets[w + 1] += s.offsets[w];
-    s.tasks.resize(order_.size());
-    std::vector<uint32_t> next(s.offsets.begin(), s.offsets.end() - 1);
-    for (size_t i = 0; i < order_.size(); ++i) s.tasks[next[worker_of_[i]]++] = order_[i];
-    return s;
-  }
-
   const TaskGraph& graph_;
   uint32_t num_workers_;
   Rule rule_;
   Nanoseconds latency_;
-  std::vector<Nanoseconds> cost_, rank_;
+  std::vector<Nanoseconds> cost_, tail_;
   std::vector<Nanoseconds> start_;                  // of a task: when its last event fires
   std::vector<uint8_t> missing_;                    // events that a task still waits for
   std::vector<uint32_t> waiter_offsets_, waiters_;  // CSR event -> tasks
   std::vector<uint32_t> signallers_;                // tasks that have yet to signal an event
   std::vector<Nanoseconds> event_time_;
   std::priority_queue<Ready> ready_;
-  std::priority_queue<Timed> arriving_;  // tasks that become ready later
-  std::priority_queue<Timed> free_;      // workers
-  std::vector<uint32_t> order_, worker_of_;
+  std::priority_queue<Timed> arriving_;      // tasks that become ready later
+  std::priority_queue<Timed> free_;          // workers
+  std::vector<uint32_t> order_, worker_of_;  // tasks in the order in which they are taken; a worker a task
 };
 
 }  // namespace
+
+// Task ids are a topological order, so one walk backwards meets every waiter before its event's signallers.
+std::vector<Nanoseconds> tails_of(const TaskGraph& graph, const std::vector<Nanoseconds>& costs, Nanoseconds latency) {
+  std::vector<Nanoseconds> tails(graph.tasks.size(), 0);
+  std::vector<Nanoseconds> of_event(graph.events.size(), 0);
+  for (size_t t = graph.tasks.size(); t-- > 0;) {
+    const Task& task = graph.tasks[t];
+    for (uint32_t i = 0; i < task.num_signals; ++i) tails[t] = std::max(tails[t], of_event[task.signals[i].event]);
+    for (uint32_t i = 0; i < task.num_waits; ++i) {
+      Nanoseconds& longest = of_event[task.waits[i].event];
+      longest = std::max(longest, latency + costs[t] + tails[t]);
+    }
+  }
+  return tails;
+}
+
+Schedule to_schedule(const std::vector<uint32_t>& order, const std::vector<uint32_t>& worker_of, uint32_t num_workers) {
+  Schedule s;
+  s.offsets.assign(num_workers + 1, 0);
+  for (const uint32_t w : worker_of) ++s.offsets[w + 1];
+  for (uint32_t w = 0; w < num_workers; ++w) s.offsets[w + 1] += s.offsets[w];
+  s.tasks.resize(order.size());
+  std::vector<uint32_t> next(s.offsets.begin(), s.offsets.end() - 1);
+  for (const uint32_t task : order) s.tasks[next[worker_of[task]]++] = task;
+  return s;
+}
 
 double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_workers) {
   // GB/s = 1e3 bytes a microsecond; GFLOP/s likewise.

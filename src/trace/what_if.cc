@@ -85,6 +85,7 @@ Status pack_anew(const Trace& trace, const WhatIf& change, SimProgram& p) {
     case Packer::kRoundRobin: schedule = plan::schedule_round_robin(graph, workers); break;
     case Packer::kCriticalPath: schedule = MEGARTP_TRY(plan::schedule_critical_path(graph, target, workers)); break;
     case Packer::kLongestTail: schedule = MEGARTP_TRY(plan::schedule_longest_tail(graph, target, workers)); break;
+    case Packer::kInsertion: schedule = MEGARTP_TRY(plan::schedule_insertion(graph, target, workers)); break;
   }
   std::vector<uint32_t> index_of(trace.tasks.size());
   for (uint32_t t = 0; t < trace.tasks.size(); ++t) index_of[trace.tasks[t].id] = t;

@@ -38,7 +38,7 @@ struct Variant {
 std::vector<Variant> variants() {
   std::vector<Variant> all;
   for (const FinalizerMode finalizer : {FinalizerMode::kFused, FinalizerMode::kTasks})
-    for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail})
+    for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
       for (const uint32_t workers : {1U, 3U, 7U}) all.push_back({finalizer, packer, workers});
   return all;
 }
@@ -110,7 +110,7 @@ TEST_P(FixtureTest, PlansForAGpuAgreeToo) {
   options.num_sms = 132;
   std::optional<Outcomes> first;
   for (const uint32_t workers : {1U, 7U}) {
-    const auto outcomes = run_threads(*fixture_, options, {FinalizerMode::kTasks, Packer::kLongestTail, workers});
+    const auto outcomes = run_threads(*fixture_, options, {FinalizerMode::kTasks, Packer::kInsertion, workers});
     ASSERT_TRUE(outcomes) << outcomes.error().to_string();
     if (!first) {
       expect_outputs(*fixture_, *outcomes);

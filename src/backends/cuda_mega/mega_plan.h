@@ -10,7 +10,7 @@ struct MegaPlanOptions {
   std::string target = "h200";
   uint32_t num_sms = 0;      // of the device, which decides bits as for launch plans; 0: the target's
   uint32_t num_workers = 0;  // 0: two an SM
-  Packer packer = Packer::kLongestTail;
+  Packer packer = Packer::kInsertion;
   EventMode events = EventMode::kExact;
 };
 

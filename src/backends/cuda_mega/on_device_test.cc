@@ -156,7 +156,7 @@ TEST_F(MegaOnDevice, AnyNumberOfWorkersAndReplays) {
   ASSERT_OK(fill(*cmp, s, 5));
   ASSERT_OK(run(*cmp));
   for (const uint32_t workers : {1U, 2U, 3U, 17U, 64U, 0U})
-    for (const Packer packer : {Packer::kCriticalPath, Packer::kRoundRobin, Packer::kLongestTail}) {
+    for (const Packer packer : {Packer::kCriticalPath, Packer::kRoundRobin, Packer::kLongestTail, Packer::kInsertion}) {
       SCOPED_TRACE(workers);
       const auto mega = make_mega(plan_of(s, workers, packer));
       ASSERT_NE(mega, nullptr);

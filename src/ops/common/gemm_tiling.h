@@ -33,10 +33,10 @@ constexpr Range block_range(int64_t extent, int64_t block, int64_t i) {
 }
 
 // Rows of a finalizer's tile: those of an M tile; on a GPU, where a warp has a row at a time, few, while there are
-// workers for so many tiles. `columns`: tiles side by side.
-constexpr int64_t finalizer_rows(int64_t m, int64_t columns, int64_t num_workers) {
+// workers for so many tiles: `least`, what its code works on at a time, or more. `columns`: tiles side by side.
+constexpr int64_t finalizer_rows(int64_t m, int64_t columns, int64_t num_workers, int64_t least) {
   if (num_workers == 0) return block_m(m);
-  int64_t rows = 4;
+  int64_t rows = least;
   while (rows < block_m(m) && ceil_div(m, rows) * columns > num_workers) rows *= 2;
   return rows;
 }

@@ -35,6 +35,7 @@ constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_indexer_k_fused, "indexer
                                               {kOpcode_indexer_k_finalize, "indexer_k.finalize"}}};
 constexpr double kDefaultEps = 1e-6;
 constexpr int64_t kDefaultSplitK = 8;
+constexpr int64_t kGpuFinalRows = 4;  // a warp has one at a time
 
 void add_finalizer_reads(std::span<const TensorId> ids, const IndexerKSpec& spec, const Range& m,
                          std::vector<Access>& reads) {
@@ -199,7 +200,7 @@ class IndexerKFamily final : public OpFamily {
     l.name = c.op().name;
     l.rows = c.input_dims(kIndexerKX)[0];
     l.block_n = block_n(c.num_sms());
-    l.final_rows = finalizer_rows(l.rows, 1, is_fused || c.any_shape() ? 0 : gpu_workers(c.num_sms()));
+    l.final_rows = finalizer_rows(l.rows, 1, is_fused || c.any_shape() ? 0 : gpu_workers(c.num_sms()), kGpuFinalRows);
     l.spec.gemm.k = static_cast<uint32_t>(depth);
     l.spec.gemm.splits = static_cast<uint32_t>(splits);
     l.spec.gemm.segment_rows[0] = static_cast<uint32_t>(c.input_dims(kIndexerKWeight)[0]);

@@ -33,6 +33,7 @@ constexpr std::array<OpcodeInfo, 3> kOpcodes{{{kOpcode_indexer_q_fused, "indexer
                                               {kOpcode_indexer_q_gemm, "indexer_q.gemm"},
                                               {kOpcode_indexer_q_finalize, "indexer_q.finalize"}}};
 constexpr int64_t kDefaultSplitK = 4;
+constexpr int64_t kGpuFinalRows = 8;  // a warp has two at a time
 constexpr int64_t kMaxHeads = int64_t{1} << 16;
 
 void add_finalizer_reads(std::span<const TensorId> ids, const IndexerQSpec& spec, const Range& m, int64_t head,
@@ -229,7 +230,7 @@ class IndexerQFamily final : public OpFamily {
     l.final_rows = block_m(l.rows);
     if (c.finalizer() == FinalizerMode::kTasks && c.num_sms() != 0) {
       l.block_n = std::min(l.block_n, kGpuBlockN);
-      if (!c.any_shape()) l.final_rows = finalizer_rows(l.rows, l.spec.heads, gpu_workers(c.num_sms()));
+      if (!c.any_shape()) l.final_rows = finalizer_rows(l.rows, l.spec.heads, gpu_workers(c.num_sms()), kGpuFinalRows);
     }
     l.spec.rope = static_cast<uint32_t>(c.input_dims(kIndexerQCosSin)[1]);
     l.spec.num_positions = static_cast<uint32_t>(c.input_dims(kIndexerQCosSin)[0]);
