@@ -199,8 +199,8 @@ TEST(Insertion, AWorkerWaitsForAShortTaskWithMuchBehindIt) {
   };
   EXPECT_EQ(queue(*by_tail, 0), (std::vector<uint32_t>{2, 1, 4}));
   EXPECT_EQ(queue(*by_tail, 1), (std::vector<uint32_t>{0, 3}));
-  EXPECT_EQ(queue(*by_insertion, 0), (std::vector<uint32_t>{2, 3, 4}));
-  EXPECT_EQ(queue(*by_insertion, 1), (std::vector<uint32_t>{0, 1}));
+  EXPECT_EQ(queue(*by_insertion, 0), (std::vector<uint32_t>{2, 3, 1}));
+  EXPECT_EQ(queue(*by_insertion, 1), (std::vector<uint32_t>{0, 4}));
 }
 
 // A task that fits between two others of a worker is put there; afterwards the gap is smaller by it.
