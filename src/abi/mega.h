@@ -65,7 +65,7 @@ struct alignas(64) MegaParams {
   uint32_t depth;        // instructions of a queue
   uint32_t num_workers;
   uint32_t lose_signals_of;  // fault injection: the task whose signals never arrive, or kNoTask
-  uint32_t reserved;
+  uint32_t zero;             // 0, which the kernel's compiler cannot know
 };
 
 // In-kernel trace, globaltimer ns; 0: did not happen.

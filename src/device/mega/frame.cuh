@@ -13,8 +13,10 @@
 // instruction), page_full/page_empty (data), inputs_ready (events), done (results), and event counters in global
 // memory.
 //
-// No wait is for ever: a role whose wait takes longer than the deadline writes a fault record, stops all workers and
-// leaves; so does everybody else.
+// No wait is for ever. The controller keeps the time: its slow waits turn MegaWatch::ticks, and a role that sees too
+// many of them go by in one wait leaves a note there and exits. The controller then writes the fault record, stops all
+// workers and lets everybody of its own leave. So a wait has little code besides its fast path: all code is fetched
+// anew again and again.
 #pragma once
 
 #include "abi/fault_record.h"
@@ -34,6 +36,9 @@ using abi::kMegaThreads;
 using abi::kMegaWeightScales;
 inline constexpr uint32_t kMegaConsumerWarps = 4;
 inline constexpr uint32_t kMegaConsumers = kMegaConsumerWarps * 32;
+inline constexpr uint32_t kMegaControllerWarp = kMegaConsumerWarps;
+inline constexpr uint32_t kMegaWeightWarp = kMegaConsumerWarps + 1;
+inline constexpr uint32_t kMegaActivationWarp = kMegaConsumerWarps + 2;
 static_assert(kMegaThreads == kMegaConsumers + 4 * 32);
 inline constexpr uint32_t kMegaScaleBuffers = 2;  // instructions whose x scales are there at a time
 
@@ -50,16 +55,44 @@ struct MegaBarriers {
   uint64_t scales_empty[kMegaScaleBuffers];
   uint64_t group;  // of the consumers
 };
+// What the roles tell the controller when they give up, and it them.
+struct MegaWatch {
+  // Sixteen to a deadline, while the controller waits slowly: a role that waits for long makes it do so. kMegaLeave
+  // joins them when all shall leave.
+  uint32_t ticks;
+  uint32_t has_wait;  // the activation loader waited for an event, which the words behind this one tell
+  uint64_t left;      // barrier: every thread but the controller's has ended
+  uint32_t notes[8];  // of a warp: kMegaNote, and where it stands in the queue; 0: has not given up
+  uint32_t wait_idx;
+  uint32_t event;
+  uint64_t expected;
+  uint64_t actual;
+};
+inline constexpr uint32_t kMegaLeave = 0x80000000U;
+inline constexpr uint32_t kMegaNote = 0x80000000U;
+inline constexpr uint32_t kMegaTicks = 16;  // of a deadline
+inline constexpr uint32_t kMegaWatchAt = kMegaPages * kMegaPageBytes;
+inline constexpr uint32_t kMegaLeftAt = kMegaWatchAt + 8;
+inline constexpr uint32_t kMegaNotesAt = kMegaWatchAt + 16;
 struct MegaShared {
   uint8_t pages[kMegaPages][kMegaPageBytes];
+  MegaWatch watch;  // at kMegaWatchAt
   float x_scales[kMegaScaleBuffers][kMegaScales];
   float w_scales[kMegaSlots][kMegaWeightScales];
   abi::MegaRecord slots[kMegaSlots];
   float reduce[64];  // for the consumers: sums over all
   MegaBarriers bar;
-  uint32_t failed;
 };
-static_assert(1024 + sizeof(MegaShared) <= abi::kMegaSmemBytes, "aligned to 1024 by hand");
+static_assert(sizeof(MegaShared) <= abi::kMegaSmemBytes);
+
+}  // namespace megartp::device
+
+// All of a CTA's shared memory, a MegaShared. By its PTX name in mega_leave_here().
+extern "C" {
+extern __shared__ __align__(1024) uint8_t megartp_mega_shared[];
+}
+
+namespace megartp::device {
 
 // The opcodes of an op's device code.
 template <uint32_t... kOps>
@@ -87,22 +120,11 @@ struct PageCursor {
   }
 };
 
-// Where a role stands: what a fault record says. Passed by value, so that contexts stay in registers.
-struct MegaPlace {
-  uint32_t index;  // in the queue
-  uint32_t phase = abi::kFaultPhaseRunning;
-  uint32_t wait_idx = abi::kFaultNone;
-  uint32_t event = abi::kFaultNone;
-  uint64_t expected = 0;
-  uint64_t actual = 0;
-  uint64_t epoch = 0;
-};
-
-__device__ inline uint32_t mega_role() {
-  switch (threadIdx.x / 32) {
-    case kMegaConsumerWarps: return abi::kFaultRoleController;
-    case kMegaConsumerWarps + 1: return abi::kFaultRoleWeightLoader;
-    case kMegaConsumerWarps + 2: return abi::kFaultRoleActivationLoader;
+__device__ inline uint32_t mega_role(uint32_t warp) {
+  switch (warp) {
+    case kMegaControllerWarp: return abi::kFaultRoleController;
+    case kMegaWeightWarp: return abi::kFaultRoleWeightLoader;
+    case kMegaActivationWarp: return abi::kFaultRoleActivationLoader;
     case kMegaConsumerWarps + 3: return abi::kFaultRoleStore;
     default: return abi::kFaultRoleConsumer;
   }
@@ -112,55 +134,56 @@ __device__ inline bool mega_stopped(const uint32_t* stop) {
   asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(stop) : "memory");
   return v != 0;
 }
-// Writes the worker's fault record, stops everybody and ends this lane. Of the roles that another worker stopped only
-// the activation loader writes: it knows the event. Lanes may come one by one.
-// Inline: with calls, ptxas 13.0 keeps registers for them on the way that never fails, and after setmaxnreg their
-// arguments were seen to get lost.
-__device__ __forceinline__ void mega_fail(void* faults, uint32_t* stop, MegaShared& s, MegaPlace at, bool is_late) {
-  const uint32_t role = mega_role();
-  const bool writes = is_late || role == abi::kFaultRoleActivationLoader;
-  if (writes && atomicCAS(&s.failed, 0U, 1U) == 0) {
-    const abi::Instruction& i = s.slots[at.index % kMegaSlots].instruction;
-    abi::FaultRecord& r = static_cast<abi::FaultRecord*>(faults)[blockIdx.x];
-    r.kind = is_late ? abi::kFaultDeadline : abi::kFaultBystander;
-    r.role = role;
-    r.worker = blockIdx.x;
-    r.slot = at.index;
-    r.task_id = i.task_id;
-    r.opcode = i.opcode;
-    r.operand_row = i.operand_row;
-    r.phase = at.phase;
-    r.wait_idx = at.wait_idx;
-    r.event = at.event;
-    r.expected = at.expected;
-    r.actual = at.actual;
-    r.epoch = at.epoch + 1;
-    __threadfence_system();
-    atomicExch(stop, 1U);
-  }
-  // Copies that are on their way must not find another CTA's shared memory.
-  const uint64_t end = global_timer() + 100000;
-  while (global_timer() < end) {
-  }
-  asm volatile("exit;");
+// The way out for all who give up, once in a kernel, at its beginning: mega_leave() jumps here with the place in the
+// queue. The note comes before the arrival, which releases it to the controller; that also looks without waiting.
+// By hand: a function would be inlined at each wait, and with calls ptxas 13.0 keeps registers for them on the way that
+// never fails; after setmaxnreg their arguments were seen to get lost.
+__device__ __forceinline__ void mega_leave_here() {
+  asm volatile(
+      ".reg .b32 mega_at;\n"
+      "bra.uni MEGA_BEGIN;\n"
+      "MEGA_LEAVE: {\n"
+      " .reg .b32 to, warp;\n"
+      " mov.u32 to, megartp_mega_shared;\n"
+      " mov.u32 warp, %%tid.x;\n"
+      " shr.u32 warp, warp, 5;\n"
+      " mad.lo.u32 warp, warp, 4, to;\n"
+      " or.b32 mega_at, mega_at, %2;\n"
+      " st.volatile.shared.u32 [warp + %0], mega_at;\n"
+      " mbarrier.arrive.shared::cta.b64 _, [to + %1];\n"
+      " exit;\n"
+      "}\n"
+      "MEGA_BEGIN:" ::"n"(kMegaNotesAt),
+      "n"(kMegaLeftAt), "n"(kMegaNote)
+      : "memory");
+}
+// Lanes may come one by one.
+__device__ __forceinline__ void mega_leave(uint32_t index) {
+  asm volatile("mov.b32 mega_at, %0;\n bra MEGA_LEAVE;" ::"r"(index) : "memory");
+  __builtin_unreachable();
+}
+__device__ __forceinline__ uint32_t mega_ticks(const MegaShared& s) {
+  return *const_cast<const volatile uint32_t*>(&s.watch.ticks);
+}
+// Until when a wait that begins now may take. Never beyond kMegaLeave.
+__device__ __forceinline__ uint32_t mega_last_tick(const MegaShared& s, uint32_t deadlines) {
+  return min(mega_ticks(s) + deadlines * kMegaTicks, kMegaLeave - 1);
 }
 // Roles whose barriers depend on events wait twice as long as whoever polls the events, so that the record names one.
-// Inline: a call that returns would cost its caller's registers.
-__device__ inline void mega_wait_slowly(const abi::MegaParams& p, MegaShared& s, uint64_t* bar, uint32_t parity,
-                                        uint32_t index) {
-  // Each try sleeps for long, so that each may be followed by a look.
-  const uint64_t begin = global_timer();
-  while (!mbarrier_try_wait(bar, parity)) {
-    const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
-    if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
-  }
+template <class F>
+__device__ __forceinline__ void mega_wait_until(const MegaShared& s, uint32_t index, F&& is_over) {
+  if (is_over()) [[likely]]
+    return;
+  const uint32_t last = mega_last_tick(s, 2);
+  while (!is_over())
+    if (mega_ticks(s) > last) mega_leave(index);
 }
 
 // What a role of one worker has at hand. All its functions are called by whole warps.
 struct MegaContext {
   const abi::MegaParams& p;
   MegaShared& s;
-  uint64_t epoch;  // of the activation loader: runs before this one
+  uint64_t epoch = 0;  // of the activation loader: runs before this one
   // Of the instruction at hand:
   uint32_t index = 0;         // in the queue
   PageCursor pages;           // its first page
@@ -194,7 +217,7 @@ struct MegaContext {
 
   // --- waits; none returns after a failure
   __device__ void wait(uint64_t* bar, uint32_t parity) {
-    if (!mbarrier_try_wait(bar, parity)) mega_wait_slowly(p, s, bar, parity, index);
+    mega_wait_until(s, index, [&] { return mbarrier_try_wait(bar, parity); });
   }
   __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.use & 1); }
   // Until the use before this one has been released.
@@ -217,13 +240,8 @@ struct MegaContext {
     uint64_t* empty = &s.bar.page_empty[c.page][c.use % kMegaPageUses];
     const uint32_t empty_parity = c.use / kMegaPageUses & 1;
     // Released first: of a page that was filled anew, the first barrier tells the opposite.
-    if (mbarrier_test_wait(empty, empty_parity) || mbarrier_try_wait(full, c.use & 1)) return;
-    const uint64_t begin = global_timer();
-    for (uint32_t i = 1; !mbarrier_test_wait(empty, empty_parity) && !mbarrier_try_wait(full, c.use & 1); ++i) {
-      if (i % 16 != 0) continue;
-      const bool is_late = global_timer() - begin > 2 * p.deadline_ns;
-      if (is_late || mega_stopped(p.stop)) mega_fail(p.faults, p.stop, s, {index}, is_late);
-    }
+    mega_wait_until(s, index,
+                    [&] { return mbarrier_test_wait(empty, empty_parity) || mbarrier_try_wait(full, c.use & 1); });
   }
   __device__ void wait_inputs_ready() { wait(&s.bar.inputs_ready[slot()], slot_parity()); }
 

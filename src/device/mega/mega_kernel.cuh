@@ -67,12 +67,92 @@ __device__ inline void finish_instruction(MegaContext& c) {
   ++c.index;
 }
 
-// A record is 40 words: lane i has words i and 32 + i.
+// The worker's fault record: the warp `by` gave up, or, as a bystander, was told to leave.
+__device__ inline void write_fault(const MegaContext& c, uint32_t by, uint32_t index, uint32_t kind) {
+  const MegaWatch& watch = c.s.watch;
+  const bool has_wait = mega_role(by) == abi::kFaultRoleActivationLoader && watch.has_wait != 0;
+  const bool has_begun = index < c.index;  // else it waited for the instruction
+  const abi::Instruction& i = c.s.slots[index % kMegaSlots].instruction;
+  abi::FaultRecord& r = static_cast<abi::FaultRecord*>(c.p.faults)[blockIdx.x];
+  r.kind = kind;
+  r.role = mega_role(by);
+  r.worker = blockIdx.x;
+  r.slot = index;
+  r.task_id = has_begun ? i.task_id : abi::kFaultNone;
+  r.opcode = has_begun ? i.opcode : abi::kFaultNone;
+  r.operand_row = has_begun ? i.operand_row : abi::kFaultNone;
+  r.phase = has_wait ? abi::kFaultPhaseWaiting : has_begun ? abi::kFaultPhaseRunning : abi::kFaultPhaseIdle;
+  r.wait_idx = has_wait ? watch.wait_idx : abi::kFaultNone;
+  r.event = has_wait ? watch.event : abi::kFaultNone;
+  r.expected = has_wait ? watch.expected : 0;
+  r.actual = has_wait ? watch.actual : 0;
+  r.epoch = c.p.epochs[uint64_t{blockIdx.x} * abi::kMegaCounterStride] + 1;
+}
+// Everybody leaves at the next wait; of the roles that another worker stopped only the activation loader's note becomes
+// a record: it knows the event. `by`: who is late, or kFaultNone.
+__device__ inline void end_worker(MegaContext& c, uint32_t by, uint32_t index) {
+  MegaWatch& watch = c.s.watch;
+  const auto note_of = [&](uint32_t warp) { return *const_cast<volatile uint32_t*>(&watch.notes[warp]); };
+  if (by != abi::kFaultNone) {
+    write_fault(c, by, index, abi::kFaultDeadline);
+    __threadfence_system();
+    atomicExch(c.p.stop, 1U);
+  }
+  *const_cast<volatile uint32_t*>(&watch.ticks) = kMegaLeave;
+  const uint64_t begin = global_timer();
+  while (!mbarrier_test_wait(&watch.left, 0) && global_timer() - begin < c.p.deadline_ns) __nanosleep(1000);
+  const uint32_t note = note_of(kMegaActivationWarp);
+  __threadfence_block();  // pairs with the fence in wait_events()
+  if (by == abi::kFaultNone && note != 0) write_fault(c, kMegaActivationWarp, note & ~kMegaNote, abi::kFaultBystander);
+  __threadfence_system();
+  // Copies that are on their way must not find another CTA's shared memory.
+  const uint64_t end = global_timer() + 100000;
+  while (global_timer() < end) {
+  }
+}
+// The controller's slow wait, by one lane: true when the worker has to end, and all is done for that. Looks at the
+// barrier several times a microsecond, at what else there is to see now and then.
+__device__ inline bool watch_worker(MegaContext& c, uint64_t* bar, uint32_t parity) {
+  constexpr uint32_t kLooks = 64;
+  MegaWatch& watch = c.s.watch;
+  uint64_t last = global_timer();
+  uint32_t ticks = 0;  // of this wait
+  for (uint32_t i = 1; !mbarrier_test_wait(bar, parity); ++i) {
+    __nanosleep(50);
+    if (i % kLooks != 0) continue;
+    uint32_t by = abi::kFaultNone;
+    uint32_t index = c.index;
+    // The activation loader's first: it names an event.
+#pragma unroll 1
+    for (uint32_t w = 0; w < sizeof watch.notes / sizeof watch.notes[0]; ++w) {
+      const uint32_t note = *const_cast<volatile uint32_t*>(&watch.notes[w]);
+      if (note == 0 || (by != abi::kFaultNone && w != kMegaActivationWarp)) continue;
+      by = w;
+      index = note & ~kMegaNote;
+    }
+    const uint64_t now = global_timer();
+    if (now - last >= c.p.deadline_ns / kMegaTicks) {
+      last = now;
+      *const_cast<volatile uint32_t*>(&watch.ticks) = watch.ticks + 1;
+      // Those who wait for something else would have left a note before.
+      if (++ticks > 2 * kMegaTicks + 2 && by == abi::kFaultNone) by = kMegaControllerWarp;
+    }
+    if (by == abi::kFaultNone && !mega_stopped(c.p.stop)) continue;
+    __threadfence_block();  // pairs with the fence in wait_events()
+    end_worker(c, by, index);
+    return true;
+  }
+  return false;
+}
+
+// A record is 40 words: lane i has words i and 32 + i. Stays until all others have ended.
 __device__ __forceinline__ void run_controller(MegaContext& c) {
   const uint32_t lane = lane_index();
   const auto* words = reinterpret_cast<const uint32_t*>(c.p.records + uint64_t{blockIdx.x} * c.p.depth);
   constexpr uint32_t kWords = sizeof(abi::MegaRecord) / 4;
   static_assert(kWords > 32 && kWords <= 64);
+  // After a run that failed nobody begins.
+  const bool is_stopped = mega_stopped(c.p.stop);
   uint32_t low[kMegaSlots];
   uint32_t high[kMegaSlots];
 #pragma unroll
@@ -80,26 +160,31 @@ __device__ __forceinline__ void run_controller(MegaContext& c) {
     low[i] = i < c.p.depth ? words[i * kWords + lane] : 0;
     high[i] = i < c.p.depth && lane < kWords - 32 ? words[i * kWords + 32 + lane] : 0;
   }
-  while (c.index < c.p.depth) {
+  for (bool has_more = c.p.depth > 0 && !is_stopped;;) {
+    uint64_t* bar = has_more ? &c.s.bar.slot_empty[c.slot()] : &c.s.watch.left;
+    const uint32_t parity = has_more ? c.slot_parity() ^ 1 : 0;
+    const bool is_over = !mbarrier_test_wait(bar, parity) && lane == 0 && watch_worker(c, bar, parity);
+    __syncwarp();  // what lane 0 saw all may rely on
+    if (__any_sync(0xffffffffU, is_over) != 0 || !has_more) return;
+    const uint32_t next = c.index + kMegaSlots;
+    uint32_t opcode = 0;
 #pragma unroll
     for (uint32_t i = 0; i < kMegaSlots; ++i) {
-      if (c.index >= c.p.depth) break;
-      c.wait(&c.s.bar.slot_empty[i], c.slot_parity() ^ 1);
-      const uint32_t opcode = __shfl_sync(0xffffffffU, low[i], 0);
+      if (c.slot() != i) continue;
+      opcode = __shfl_sync(0xffffffffU, low[i], 0);
       auto* to = reinterpret_cast<uint32_t*>(&c.s.slots[i]);
       to[lane] = low[i];
       if (lane < kWords - 32) to[32 + lane] = high[i];
-      const uint32_t next = c.index + kMegaSlots;
       if (next < c.p.depth) {
         low[i] = words[next * kWords + lane];
         if (lane < kWords - 32) high[i] = words[next * kWords + 32 + lane];
       }
-      __syncwarp();
-      if (lane == 0) mbarrier_arrive(&c.s.bar.slot_full[i]);
-      // Nobody takes more than one of the NoOps that pad the queue.
-      if (opcode == abi::kOpcodeNoOp) return;
-      ++c.index;
     }
+    __syncwarp();
+    if (lane == 0) mbarrier_arrive(&c.s.bar.slot_full[c.slot()]);
+    ++c.index;
+    // Nobody takes more than one of the NoOps that pad the queue.
+    has_more = opcode != abi::kOpcodeNoOp && c.index < c.p.depth;
   }
 }
 
@@ -136,28 +221,29 @@ __device__ inline void wait_events(MegaContext& c) {
     return true;
   };
   if (is_complete()) return;
-  const uint64_t begin = global_timer();
+  const uint32_t last = mega_last_tick(c.s, 1);
   for (uint32_t i = 1; !is_complete(); ++i) {
-    if (i % 16 != 0) continue;
-    const bool is_late = __shfl_sync(0xffffffffU, global_timer() - begin > c.p.deadline_ns ? 1 : 0, 0) != 0;
-    if (!is_late && !mega_stopped(c.p.stop)) continue;
+    if (i % 16 != 0 || __shfl_sync(0xffffffffU, mega_ticks(c.s), 0) <= last) continue;
     // The first wait that is not complete.
     const uint32_t open = __ballot_sync(0xffffffffU, has_wait && value < target);
-    const uint32_t first = open == 0 ? 0 : __ffs(open) - 1;
-    const uint64_t seen = __shfl_sync(0xffffffffU, value, first);
-    const abi::Wait w = r.instruction.waits[first];
-    const uint64_t before = c.epoch * r.wait_total[first];
-    const MegaPlace at{c.index, abi::kFaultPhaseWaiting, first, w.event, w.threshold, seen - before, c.epoch};
-    mega_fail(c.p.faults, c.p.stop, c.s, at, is_late);
+    if (lane == (open == 0 ? 0 : __ffs(open) - 1)) {
+      MegaWatch& watch = c.s.watch;
+      watch.wait_idx = lane;
+      watch.event = r.instruction.waits[lane].event;
+      watch.expected = r.instruction.waits[lane].threshold;
+      watch.actual = value - c.epoch * r.wait_total[lane];
+      watch.has_wait = 1;
+      __threadfence_block();  // before the note: pairs with the fences of the controller
+    }
+    __syncwarp();
+    mega_leave(c.index);
   }
 }
 
 template <class Ops>
 __device__ __forceinline__ void run_activation_loader(MegaContext& c) {
   c.epoch = c.p.epochs[uint64_t{blockIdx.x} * abi::kMegaCounterStride];
-  const bool is_stopped = mega_stopped(c.p.stop);
   for (; next_instruction(c); finish_instruction(c)) {
-    if (is_stopped) mega_fail(c.p.faults, c.p.stop, c.s, {c.index, abi::kFaultPhaseIdle}, false);
     fuzz_delay(12);
     wait_events(c);
     __syncwarp();  // every lane's fence comes before the one arrival
@@ -204,49 +290,58 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
   }
 }
 
+__device__ inline void init_barriers(MegaShared& s) {
+  for (uint32_t i = 0; i < kMegaPages; ++i) {
+    mbarrier_init(&s.bar.page_full[i], 1);
+    for (uint32_t use = 0; use < kMegaPageUses; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);
+  }
+  for (uint32_t i = 0; i < kMegaSlots; ++i) {
+    mbarrier_init(&s.bar.slot_full[i], 1);
+    mbarrier_init(&s.bar.slot_empty[i], kMegaConsumerWarps + 3);
+    mbarrier_init(&s.bar.inputs_ready[i], 1);
+    mbarrier_init(&s.bar.w_scales_full[i], 32);
+    mbarrier_init(&s.bar.done[i], kMegaConsumerWarps);
+  }
+  for (uint32_t i = 0; i < kMegaScaleBuffers; ++i) {
+    mbarrier_init(&s.bar.scales_full[i], 32);
+    mbarrier_init(&s.bar.scales_empty[i], kMegaConsumerWarps);
+  }
+  mbarrier_init(&s.bar.group, kMegaConsumerWarps);
+  s.watch = {};
+  mbarrier_init(&s.watch.left, kMegaThreads - 32);
+  mbarrier_init_fence();
+}
+
 // Grid: num_workers CTAs, all resident. kMegaThreads, abi::kMegaSmemBytes.
 template <class Ops>
 __global__ void __launch_bounds__(kMegaThreads, abi::kMegaCtasPerSm)
     mega_kernel(const __grid_constant__ abi::MegaParams p) {
-  extern __shared__ uint8_t dynamic[];
-  MegaShared& s = *reinterpret_cast<MegaShared*>(dynamic + ((1024 - (shared_address(dynamic) & 1023U)) & 1023U));
+  // Plus a zero that the compiler does not know: else it gets the address anew, slowly, in a hundred places.
+  MegaShared& s = *reinterpret_cast<MegaShared*>(megartp_mega_shared + p.zero);
+  mega_leave_here();
   const uint32_t warp = warp_index();
   if (threadIdx.x == 0) {
-    for (uint32_t i = 0; i < kMegaPages; ++i) {
-      mbarrier_init(&s.bar.page_full[i], 1);
-      for (uint32_t use = 0; use < kMegaPageUses; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);
-    }
-    for (uint32_t i = 0; i < kMegaSlots; ++i) {
-      mbarrier_init(&s.bar.slot_full[i], 1);
-      mbarrier_init(&s.bar.slot_empty[i], kMegaConsumerWarps + 3);
-      mbarrier_init(&s.bar.inputs_ready[i], 1);
-      mbarrier_init(&s.bar.w_scales_full[i], 32);
-      mbarrier_init(&s.bar.done[i], kMegaConsumerWarps);
-    }
-    for (uint32_t i = 0; i < kMegaScaleBuffers; ++i) {
-      mbarrier_init(&s.bar.scales_full[i], 32);
-      mbarrier_init(&s.bar.scales_empty[i], kMegaConsumerWarps);
-    }
-    mbarrier_init(&s.bar.group, kMegaConsumerWarps);
-    s.failed = 0;
-    mbarrier_init_fence();
+    init_barriers(s);
+    if ((shared_address(megartp_mega_shared) & 1023U) != 0) __trap();  // as the copy engine and wgmma swizzle
   }
   __syncthreads();
   fuzz_delay(10);
   // The loaders' registers go to the consumers, a warpgroup at a time.
   if (warp < kMegaConsumerWarps) {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 216;");
-    MegaContext c{p, s, 0};
-    return run_consumer<Ops>(c);
+    MegaContext c{p, s};
+    run_consumer<Ops>(c);
+  } else {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
+    MegaContext c{p, s};
+    switch (warp) {
+      case kMegaControllerWarp: return run_controller(c);
+      case kMegaWeightWarp: run_weight_loader<Ops>(c); break;
+      case kMegaActivationWarp: run_activation_loader<Ops>(c); break;
+      default: run_publisher(c);
+    }
   }
-  asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-  MegaContext c{p, s, 0};
-  switch (warp) {
-    case kMegaConsumerWarps: return run_controller(c);
-    case kMegaConsumerWarps + 1: return run_weight_loader<Ops>(c);
-    case kMegaConsumerWarps + 2: return run_activation_loader<Ops>(c);
-    default: return run_publisher(c);
-  }
+  mbarrier_arrive(&s.watch.left);
 }
 
 }  // namespace megartp::device
