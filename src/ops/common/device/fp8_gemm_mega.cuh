@@ -40,13 +40,25 @@ struct MegaGemmTile {
 // As ops::block_m.
 __device__ inline uint32_t mega_box_log2(uint32_t m) { return m <= 16 ? 4 : m <= 32 ? 5 : 6; }
 
+// a / b, of numbers below 2^20 that are not known before: without the 20 instructions of a division of integers. The
+// half keeps the quotient further from an integer than what the division of floats may be wrong by (two ulp).
+__device__ inline uint32_t small_quotient(uint32_t a, uint32_t b) {
+  return static_cast<uint32_t>(__fdividef(static_cast<float>(a) + 0.5F, static_cast<float>(b)));
+}
+// As split_blocks().
+__device__ inline BlockRange mega_split_blocks(uint32_t blocks, uint32_t splits, uint32_t i) {
+  const uint32_t base = small_quotient(blocks, splits);
+  const uint32_t extra = blocks - base * splits;
+  return {i * base + min(i, extra), base + (i < extra ? 1U : 0U)};
+}
+
 // `n_begin`: row of this weight.
 __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float* w_scale, const float* x_scale,
                                               uint32_t k, uint32_t n_begin, uint32_t n_count, uint32_t m_begin,
                                               uint32_t m_count, uint32_t m_total, uint32_t splits, uint32_t split) {
   MegaGemmTile t;
   t.k_blocks = ceil_div(k, 128);
-  const BlockRange range = split_blocks(t.k_blocks, splits, split);
+  const BlockRange range = mega_split_blocks(t.k_blocks, splits, split);
   t.block_begin = range.begin;
   t.block_count = range.count;
   t.pieces = weight + (uint64_t{n_begin / kPieceRows} * t.k_blocks + range.begin) * kPieceBytes;
@@ -89,14 +101,13 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const uint32_t buffer = c.scale_buffer();
   c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
   float* scales = c.s.x_scales[buffer];
-#pragma unroll 2
+#pragma unroll 1
   for (uint32_t i = lane; i < t.block_count * t.box_m(); i += 32) {
-    const uint32_t token = i / t.block_count;
-    const uint32_t b = i % t.block_count;
+    const uint32_t token = i & (t.box_m() - 1);
     if (token < t.m_count) {
-      copy_async4(scales + b * t.box_m() + token, t.x_scale + uint64_t{token} * t.k_blocks + b);
+      copy_async4(scales + i, t.x_scale + uint64_t{token} * t.k_blocks + (i >> t.box_log2));
     } else {
-      scales[b * t.box_m() + token] = 0.0F;
+      scales[i] = 0.0F;
     }
   }
   arrive_after_copies(&c.s.bar.scales_full[buffer]);
@@ -177,15 +188,20 @@ __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile
   if (lane_index() == 0) mbarrier_arrive(&c.s.bar.scales_empty[buffer]);
 }
 
-// f(row in the tile, token in the tile, values of tokens `token` and `token` + 1).
+// f(row in the tile, token in the tile, values of tokens `token` and `token` + 1), for tokens up to t.m_count and some
+// beyond. Uses up the sums: code for eight tokens, to whose registers those of later ones move, because more code takes
+// longer to be fetched than to run.
 template <int kTileM, class F>
-__device__ __forceinline__ void for_each_mega_sum(const float (&sums)[1][kTileM / 2], F&& f) {
+__device__ __forceinline__ void for_each_mega_sum(const MegaGemmTile& t, float (&sums)[1][kTileM / 2], F&& f) {
   const uint32_t row = warp_index() * 16 + lane_index() / 4;
   const uint32_t q = lane_index() % 4;
+#pragma unroll 1
+  for (uint32_t first = 0; first < t.m_count; first += 8) {
 #pragma unroll
-  for (int j = 0; j < kTileM / 8; ++j)
+    for (int r = 0; r < 2; ++r) f(row + 8 * r, first + 2 * q, sums[0][2 * r], sums[0][2 * r + 1]);
 #pragma unroll
-    for (int r = 0; r < 2; ++r) f(row + 8 * r, 8 * j + 2 * q, sums[0][4 * j + 2 * r], sums[0][4 * j + 2 * r + 1]);
+    for (int k = 0; k < kTileM / 2 - 4; ++k) sums[0][k] = sums[0][k + 4];
+  }
 }
 
 // partial[split, m, n] of a split-K family. `column`: of the tile in the concatenation of the family's weights.
@@ -198,7 +214,7 @@ __device__ __forceinline__ void mega_store_partial(MegaContext& c, const MegaGem
   // Of the run before: whoever read the partials then has ended before this tile's events.
   c.wait_inputs_ready();
   float* out = partial + (uint64_t{split} * m_total + t.m_begin) * n_total + column;
-  for_each_mega_sum<kTileM>(sums, [&](uint32_t row, uint32_t token, float a, float b) {
+  for_each_mega_sum<kTileM>(t, sums, [&](uint32_t row, uint32_t token, float a, float b) {
     if (row >= t.n_count) return;
     if (token < t.m_count) out[uint64_t{token} * n_total + row] = a;
     if (token + 1 < t.m_count) out[uint64_t{token + 1} * n_total + row] = b;

@@ -25,7 +25,7 @@ __device__ inline RopeFactors load_rope(const float* cos_sin, const IndexerRowOp
 #pragma unroll
     for (uint32_t i = 0; i < 4; ++i) {
       const uint32_t d = lane * 4 + i;
-      const uint32_t pair = o.interleave != 0 ? d / 2 : d % (o.rope / 2);
+      const uint32_t pair = o.interleave != 0 ? d / 2 : d < o.rope / 2 ? d : d - o.rope / 2;
       f.c[i] = cos_sin[pair];
       f.s[i] = cos_sin[o.rope / 2 + pair];
     }

@@ -80,18 +80,15 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     c.wait_inputs_ready();
     c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
     c.wait_page_full(c.pages);
+#pragma unroll 1
     for (uint32_t i = 0; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) {
       const ScorePlace to(c, t, i);
-      if (i >= end) {
-        to.fill();
-        continue;
-      }
       const PageCursor page = c.pages.plus(1 + i / 2);
-      if (i % 2 == 0) c.wait_page_full(page);
+      if (i < end && i % 2 == 0) c.wait_page_full(page);
       if (i < t.key_pages() && arguments(c).pages[i] >= 0) {
         score_keys(c, t, i, page, to);
       } else {
-        if (i % 2 != 0) c.release_page(page);
+        if (i < end && i % 2 != 0) c.release_page(page);
         to.fill();
       }
     }
@@ -160,30 +157,24 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
   // Where the logits of key page `i` of the tile go. Of the four lanes of a key the first stores it, the second the one
   // 8 further.
   struct ScorePlace {
-    float* row;  // of the tile's first token
-    uint32_t columns, row_count, write_end, at;
+    float* out;  // of the tile's first token
+    uint32_t columns, row_count, at;
     bool is_mine;
 
     __device__ ScorePlace(const MegaContext& c, const Tile& t, uint32_t i)
-        : row(c.operand<float>(ops::kIndexerScoreLogits) + uint64_t{t.p.row_begin} * t.s.columns),
-          columns(t.s.columns),
+        : columns(t.s.columns),
           row_count(t.p.row_count),
-          write_end(t.write_end()),
           at(t.p.kv_begin + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 4 * 8),
-          is_mine(lane_index() % 4 < 2) {}
-    __device__ void put(uint32_t token, float v) const {
-      if (is_mine && at < write_end) row[uint64_t{token} * columns + at] = v;
+          is_mine(lane_index() % 4 < 2 && at < t.write_end()) {
+      out = c.operand<float>(ops::kIndexerScoreLogits) + uint64_t{t.p.row_begin} * columns + at;
     }
     __device__ void fill() const {
-      for (uint32_t token = 0; token < row_count; ++token) put(token, -__int_as_float(0x7f800000));
+      float* to = out;
+#pragma unroll 1
+      for (uint32_t token = 0; token < row_count; ++token, to += columns)
+        if (is_mine) *to = -__int_as_float(0x7f800000);
     }
   };
-
-  // What a key's four lanes have is added in the order of store_scores().
-  __device__ static float sum_of_key(float v) {
-    v += __shfl_xor_sync(0xffffffffU, v, 1);
-    return v + __shfl_xor_sync(0xffffffffU, v, 2);
-  }
 
   // Key page `i`, which is in the cache.
   __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
@@ -197,23 +188,36 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     wgmma_wait<0>();
     wgmma_hold(d);
     if (i % 2 != 0) c.release_page(page);
-    // Of a token: a power of two, and the compiler knows that it is the same in all lanes.
+    // Tiles of eight pairs of a token: a power of two, and the compiler knows that it is the same in all lanes.
     const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
+    const float2* weights = reinterpret_cast<const float2*>(buffer);
     uint32_t token = 0;
+    float* out = to.out;
     float sums[2] = {};
+    // Code for some tiles, which moves the products of later ones to its registers: code for all of them takes longer
+    // to be fetched than to run.
+#pragma unroll 1
+    for (uint32_t done = 0; token < to.row_count; weights += 4 * kTilesAtOnce) {
 #pragma unroll
-    for (int j = 0; j < kScorePairs / 8; ++j) {
-      add_pairs(reinterpret_cast<const float2*>(buffer), d, j, sums);
-      if (((j + 1) & (tiles - 1)) != 0) continue;
-      const float first = sum_of_key(sums[0]);
-      const float second = sum_of_key(sums[1]);
-      const float v = (lane_index() % 2 == 0 ? first : second) * scale;
-      if (token < to.row_count)
-        to.put(token, static_cast<int32_t>(to.at) < a.lengths[token] ? v : -__int_as_float(0x7f800000));
-      ++token;
-      sums[0] = sums[1] = 0.0F;
+      for (int j = 0; j < kTilesAtOnce; ++j) {
+        add_pairs(weights, d, j, sums);
+        if ((++done & (tiles - 1)) != 0) continue;
+        // What a key's four lanes have is added in the order of store_scores(); each lane keeps one of its two keys.
+        const bool is_odd = lane_index() % 2 != 0;
+        float v = (is_odd ? sums[1] : sums[0]) + __shfl_xor_sync(0xffffffffU, is_odd ? sums[0] : sums[1], 1);
+        v = (v + __shfl_xor_sync(0xffffffffU, v, 2)) * scale;
+        if (static_cast<int32_t>(to.at) >= a.lengths[token % kMaxTokens]) v = -__int_as_float(0x7f800000);
+        if (to.is_mine && token < to.row_count) *out = v;
+        ++token;
+        out += to.columns;
+        sums[0] = sums[1] = 0.0F;
+      }
+#pragma unroll
+      for (int k = 0; k < kScorePairs / 2 - 4 * kTilesAtOnce; ++k) d[k] = d[k + 4 * kTilesAtOnce];
     }
   }
+
+  static constexpr int kTilesAtOnce = 4;
 };
 
 }  // namespace megartp::device

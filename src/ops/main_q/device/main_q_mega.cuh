@@ -22,19 +22,21 @@ struct MainQTile {
     const auto& spec = c.spec<ops::MainQSpec>();
     const uint32_t head_columns = spec.nope + spec.rope;
     const uint32_t n_begin = c.payload()[2];
+    const uint32_t first_head = small_quotient(n_begin, head_columns);
     const bool is_odd = (lane_index() & 4U) != 0;  // of the row in the tile
     // Two neighbouring rows lie in lanes four apart; each of the two takes one token of both rows.
-    for_each_mega_sum<kTileM>(sums, [&](uint32_t row, uint32_t token, float a, float b) {
+    for_each_mega_sum<kTileM>(t, sums, [&](uint32_t row, uint32_t token, float a, float b) {
       const float other = __shfl_xor_sync(0xffffffffU, is_odd ? a : b, 4);
       const float low = is_odd ? other : a;
       const float high = is_odd ? b : other;
       token += is_odd ? 1 : 0;
       row &= ~1U;
       if (row >= t.n_count || token >= t.m_count) return;
-      const uint32_t n = n_begin + row;
       const uint32_t pair = pack_bf16(low, high);
-      const uint32_t head = n / head_columns;
-      const uint32_t column = n % head_columns;
+      uint32_t head = first_head;
+      uint32_t column = n_begin + row - first_head * head_columns;
+#pragma unroll 1
+      for (; column >= head_columns; column -= head_columns) ++head;
       const uint64_t to = uint64_t{t.m_begin + token} * spec.heads + head;
       if (column < spec.nope) {
         c.operand<uint32_t>(ops::kMainQNope)[(to * spec.nope + column) / 2] = pair;
