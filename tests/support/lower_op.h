@@ -13,8 +13,8 @@ namespace megartp::test {
 
 class OneOpContext final : public LowerContext {
  public:
-  OneOpContext(const OpGraph& graph, const OpInfo& op, ShapeEnv shapes, FinalizerMode mode)
-      : op_(op), shapes_(std::move(shapes)), mode_(mode) {
+  OneOpContext(const OpGraph& graph, const OpInfo& op, ShapeEnv shapes, FinalizerMode mode, uint32_t num_sms = 0)
+      : op_(op), shapes_(std::move(shapes)), mode_(mode), num_sms_(num_sms) {
     for (const TensorInfo& t : graph.tensors())
       tensors_.push_back({t.name, t.dtype, shapes_.eval(t.shape).value(), t.storage, t.is_partial});
   }
@@ -22,6 +22,7 @@ class OneOpContext final : public LowerContext {
   const ConcreteTensor& tensor(TensorId id) const override { return tensors_.at(id); }
   const ShapeEnv& shapes() const override { return shapes_; }
   FinalizerMode finalizer() const override { return mode_; }
+  uint32_t num_sms() const override { return num_sms_; }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
     tensors_.push_back({op_.name + "." + std::string(name), dtype, std::move(dims), Storage::kActivation, is_partial});
     return static_cast<TensorId>(tensors_.size() - 1);
@@ -31,13 +32,14 @@ class OneOpContext final : public LowerContext {
   OpInfo op_;
   ShapeEnv shapes_;
   FinalizerMode mode_;
+  uint32_t num_sms_;
   std::vector<ConcreteTensor> tensors_;
 };
 
 // The stages of the graph's last op.
 inline Result<std::vector<std::unique_ptr<Stage>>> lower_last_op(const OpGraph& graph, const ShapeEnv& shapes,
-                                                                 FinalizerMode mode) {
-  OneOpContext context(graph, graph.ops().back(), shapes, mode);
+                                                                 FinalizerMode mode, uint32_t num_sms = 0) {
+  OneOpContext context(graph, graph.ops().back(), shapes, mode, num_sms);
   return find_op_family(graph.ops().back().kind)->lower(context);
 }
 

@@ -96,10 +96,10 @@ struct Slot {  // a tensor of the run
 
 class HarnessContext final : public LowerContext {
  public:
-  HarnessContext(const OpGraph& graph, const ShapeEnv& shapes, FinalizerMode mode)
-      : op_(graph.ops()[0]), shapes_(shapes), mode_(mode) {
+  HarnessContext(const OpGraph& graph, const OpCase& op_case, FinalizerMode mode)
+      : op_(graph.ops()[0]), shapes_(op_case.shapes), mode_(mode), num_sms_(op_case.num_sms) {
     for (const TensorInfo& t : graph.tensors()) {
-      const auto dims = shapes.eval(t.shape);
+      const auto dims = shapes_.eval(t.shape);
       tensors_.push_back({t.name, t.dtype, dims.value(), t.storage, t.is_partial});
     }
   }
@@ -107,6 +107,7 @@ class HarnessContext final : public LowerContext {
   const ConcreteTensor& tensor(TensorId id) const override { return tensors_[id]; }
   const ShapeEnv& shapes() const override { return shapes_; }
   FinalizerMode finalizer() const override { return mode_; }
+  uint32_t num_sms() const override { return num_sms_; }
   TensorId add_workspace(std::string_view name, DType dtype, std::vector<int64_t> dims, bool is_partial) override {
     tensors_.push_back({op_.name + "." + std::string(name), dtype, std::move(dims), Storage::kActivation, is_partial});
     return static_cast<TensorId>(tensors_.size() - 1);
@@ -117,6 +118,7 @@ class HarnessContext final : public LowerContext {
   const OpInfo& op_;
   const ShapeEnv& shapes_;
   FinalizerMode mode_;
+  uint32_t num_sms_;
   std::vector<ConcreteTensor> tensors_;
 };
 
@@ -313,7 +315,7 @@ OpResult run_op_tiles(const OpCase& c, FinalizerMode mode, uint64_t order_seed, 
   const OpGraph graph = build_graph(c);
   if (!graph.status()) return result;
   const OpFamily* family = find_op_family(c.kind);
-  HarnessContext context(graph, c.shapes, mode);
+  HarnessContext context(graph, c, mode);
   auto stages = family->lower(context);
   EXPECT_TRUE(stages) << stages.error().to_string();
   if (!stages) return result;

@@ -60,6 +60,7 @@ struct OpCase {
   std::map<std::string, double> max_calc_diff_of;  // by output name ("q"), overriding
   std::vector<std::string> partial_outputs;        // outputs that the op writes only in part
   double max_byte_mismatch = 1e-3;                 // U8 states: share of bytes that may differ from the reference
+  uint32_t num_sms = 0;                            // LowerContext::num_sms
 };
 
 struct OpResult {

@@ -7,7 +7,9 @@
 #include <fmt/format.h>
 
 #include "base/math.h"
+#include "ops/common/gemm_tiling.h"
 #include "ops/common/paged_cache.h"
+#include "ops/indexer_score/device/indexer_score_layout.h"
 #include "ops/indexer_score/indexer_score_abi.h"
 #include "ops/opcodes.gen.h"
 
@@ -16,9 +18,13 @@ namespace {
 
 constexpr std::array<std::string_view, 5> kInputs{"q", "weights", "index_k_cache", "context_lens", "block_table"};
 constexpr std::array<OpcodeInfo, 1> kOpcodes{{{kOpcode_indexer_score, "indexer_score"}}};
-constexpr int64_t kBlockPairs = 128;   // (row, head) pairs of one tile
-constexpr int64_t kTaskTokens = 512;   // keys of one tile: two splits of 256
-constexpr int64_t kManySms = 100;      // with so many SMs a tile has half a split, for as many tiles as workers
+constexpr int64_t kBlockPairs = 128;  // (row, head) pairs of one tile
+constexpr int64_t kTaskTokens = 512;  // keys of one tile: two splits of 256
+constexpr int64_t kManySms = 100;     // with so many SMs tiles are shorter, for as many tiles as workers
+constexpr int64_t kShortTaskTokens = 128;
+// Tiles a worker at most, while tiles can be longer. Each costs events, q once more and some microseconds, but the last
+// ones keep few workers busy.
+constexpr int64_t kTilesPerWorker = 2;
 constexpr int64_t kColumnAlign = 256;  // of the logits
 constexpr int64_t kMaxHeads = 1 << 16;
 
@@ -30,6 +36,20 @@ struct RowBlock {
   int32_t row_count;
   int32_t kv_len;
 };
+
+uint32_t num_tiles_of(const RowBlock& b, int64_t task_tokens) {
+  return static_cast<uint32_t>(std::max<int64_t>(1, ceil_div<int64_t>(b.kv_len, task_tokens)));
+}
+// Keys of a tile on a GPU: as few as give no more tiles than kTilesPerWorker asks for.
+int64_t gpu_task_tokens(std::span<const RowBlock> blocks, int64_t num_sms) {
+  constexpr int64_t kMostTokens = device::kScoreTilePages * kPageTokens;
+  for (int64_t tokens = kShortTaskTokens; tokens < kMostTokens; tokens += kShortTaskTokens) {
+    int64_t tiles = 0;
+    for (const RowBlock& b : blocks) tiles += num_tiles_of(b, tokens);
+    if (tiles <= kTilesPerWorker * gpu_workers(num_sms)) return tokens;
+  }
+  return kMostTokens;
+}
 
 using Extent = std::pair<int64_t, int64_t>;
 void add_regions(std::span<const TensorId> ids, const IndexerScoreSpec& s, Extent rows, Extent requests, Extent columns,
@@ -53,7 +73,6 @@ class IndexerScoreStage final : public Stage {
   IndexerScoreStage(const LowerContext& c, const IndexerScoreSpec& s)
       : spec_(s),
         any_shape_(c.any_shape()),
-        task_tokens_(c.num_sms() >= kManySms ? kTaskTokens / 4 : kTaskTokens),
         rows_(c.input_dims(kIndexerScoreQ)[0]),
         table_rows_(c.input_dims(kIndexerScoreBlockTable)[0]) {
     name = c.op().name;
@@ -65,11 +84,15 @@ class IndexerScoreStage final : public Stage {
     int32_t row = 0;
     for (uint32_t r = 0; r < c.shapes().requests.size(); ++r) {
       const RequestShape& request = c.shapes().requests[r];
-      for (int32_t first = 0; first < request.num_rows; first += block_q) {
-        blocks_.push_back({num_tiles, r, row + first, std::min(block_q, request.num_rows - first), request.kv_len});
-        num_tiles += static_cast<uint32_t>(std::max<int64_t>(1, ceil_div<int64_t>(request.kv_len, task_tokens_)));
-      }
+      for (int32_t first = 0; first < request.num_rows; first += block_q)
+        blocks_.push_back({0, r, row + first, std::min(block_q, request.num_rows - first), request.kv_len});
       row += request.num_rows;
+    }
+    // For any shape all have the same, so that smaller shapes have fewer tiles.
+    if (c.num_sms() >= kManySms) task_tokens_ = any_shape_ ? kShortTaskTokens : gpu_task_tokens(blocks_, c.num_sms());
+    for (RowBlock& b : blocks_) {
+      b.first_tile = num_tiles;
+      num_tiles += num_tiles_of(b, task_tokens_);
     }
   }
 
@@ -99,7 +122,7 @@ class IndexerScoreStage final : public Stage {
  private:
   IndexerScoreSpec spec_;
   bool any_shape_;
-  int64_t task_tokens_;
+  int64_t task_tokens_ = kTaskTokens;
   int64_t rows_, table_rows_;
   std::vector<RowBlock> blocks_;
 };

@@ -197,14 +197,14 @@ OpGraph glm52_graph(int64_t heads) {
   return graph;
 }
 
-ShapeEnv glm52_shapes() {
+ShapeEnv glm52_shapes(int32_t m = 16, int32_t kv = 8192) {
   ShapeEnv shapes;
-  shapes.set("M", 16);
-  shapes.set("KV", 8192);
+  shapes.set("M", m);
+  shapes.set("KV", kv);
   shapes.set("R", 2);
-  shapes.set("TABLE", 128);
+  shapes.set("TABLE", kv / 64);
   shapes.set("PAGES", 300);
-  shapes.requests = {{8, 8192}, {8, 8192}};
+  shapes.requests = {{m / 2, kv}, {m / 2, kv}};
   return shapes;
 }
 
@@ -216,6 +216,35 @@ TEST(IndexerScore, CutsGlm52Into64Tiles) {
   EXPECT_EQ((*stages)[0]->num_tiles, 64U);
   // DeepSeek's 64 heads: blocks of two rows.
   EXPECT_EQ((*lower_last_op(glm52_graph(64), glm52_shapes(), FinalizerMode::kFused))[0]->num_tiles, 128U);
+}
+
+// Tiles of 128 keys while there are no more than two a worker, of which an SM has two; then of more, in steps of 128,
+// up to what the pages of a worker hold.
+TEST(IndexerScore, GpuPlansHaveLongerTilesForLongContexts) {
+  const OpGraph graph = glm52_graph(32);
+  const auto tiles = [&](int32_t m, int32_t kv) {
+    return (*lower_last_op(graph, glm52_shapes(m, kv), FinalizerMode::kTasks, 132))[0]->num_tiles;
+  };
+  EXPECT_EQ(tiles(16, 8192), 4U * 64U);
+  EXPECT_EQ(tiles(16, 16896), 4U * 132U);
+  EXPECT_EQ(tiles(16, 16960), 4U * 67U);  // 256 keys: the last tile has 64
+  EXPECT_EQ(tiles(16, 131072), 4U * 205U);
+  EXPECT_EQ(tiles(64, 8192), 16U * 32U);
+  EXPECT_EQ(tiles(256, 131072), 64U * 205U);
+  EXPECT_EQ(tiles(2, 131072), 2U * 256U);  // 512 keys
+}
+
+TEST(IndexerScore, TilesOf640KeysHaveTheBitsOfThoseOf512) {
+  std::vector<int32_t> lens;
+  for (int32_t i = 0; i < 202; ++i) lens.push_back(550 + i % 91);
+  OpCase c = score_case({128, 1, {lens, {5}}});  // each row a block
+  for (OpInput& in : c.inputs) in.tracked = false;
+  const OpResult cpu = run_op_tiles(c, FinalizerMode::kTasks, 1);
+  c.num_sms = 100;
+  const OpResult gpu = run_op_tiles(c, FinalizerMode::kTasks, 1);
+  EXPECT_EQ(cpu.num_tiles, 202U * 2U + 1U);
+  EXPECT_EQ(gpu.num_tiles, 202U + 1U);
+  EXPECT_EQ(std::memcmp(cpu.outputs[0].bytes.data(), gpu.outputs[0].bytes.data(), cpu.outputs[0].bytes.size()), 0);
 }
 
 TEST(IndexerScore, LoweringRefusesRequestsThatDoNotFit) {
