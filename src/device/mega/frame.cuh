@@ -77,7 +77,7 @@ inline constexpr uint32_t kMegaNotesAt = kMegaWatchAt + 16;
 struct MegaShared {
   uint8_t pages[kMegaPages][kMegaPageBytes];
   MegaWatch watch;  // at kMegaWatchAt
-  float x_scales[kMegaScaleBuffers][kMegaScales];
+  alignas(128) float x_scales[kMegaScaleBuffers][kMegaScales];  // ops that are no GEMM copy other things there
   float w_scales[kMegaSlots][kMegaWeightScales];
   abi::MegaRecord slots[kMegaSlots];
   float reduce[64];  // for the consumers: sums over all
