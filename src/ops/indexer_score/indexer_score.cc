@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "abi/mega.h"
 #include "base/math.h"
 #include "ops/common/gemm_tiling.h"
 #include "ops/common/paged_cache.h"
@@ -42,7 +43,10 @@ uint32_t num_tiles_of(const RowBlock& b, int64_t task_tokens) {
 }
 // Keys of a tile on a GPU: as few as give no more tiles than kTilesPerWorker asks for.
 int64_t gpu_task_tokens(std::span<const RowBlock> blocks, int64_t num_sms) {
-  constexpr int64_t kMostTokens = device::kScoreTilePages * kPageTokens;
+  // Two tiles fit the ring of pages, so that the next one's keys come while this one's are worked on: q, and two key
+  // pages in each further page.
+  constexpr int64_t kMostTokens = (abi::kMegaPages / 2 - 1) * 2 * kPageTokens;
+  static_assert(kMostTokens <= device::kScoreTilePages * kPageTokens);
   for (int64_t tokens = kShortTaskTokens; tokens < kMostTokens; tokens += kShortTaskTokens) {
     int64_t tiles = 0;
     for (const RowBlock& b : blocks) tiles += num_tiles_of(b, tokens);

@@ -125,9 +125,8 @@ __device__ inline void start_page(const uint8_t* keys, const uint8_t* pairs, flo
   wgmma_block<kScorePairs>(d, keys, pairs);
   wgmma_commit();
 }
-// Adds this lane's two pairs of tile `j` to the sums of its two keys.
-__device__ inline void add_pairs(const float2* weights, const float (&d)[kScorePairs / 2], int j, float (&sums)[2]) {
-  const float2 w = weights[4 * j + lane_index() % 4];
+// Adds this lane's two pairs of tile `j`, whose weights are `w`, to the sums of its two keys.
+__device__ inline void add_pairs(const float2& w, const float (&d)[kScorePairs / 2], int j, float (&sums)[2]) {
   sums[0] = fmaf(w.x, fmaxf(d[4 * j], 0.0F), sums[0]);
   sums[0] = fmaf(w.y, fmaxf(d[4 * j + 1], 0.0F), sums[0]);
   sums[1] = fmaf(w.x, fmaxf(d[4 * j + 2], 0.0F), sums[1]);
@@ -150,7 +149,7 @@ __device__ inline bool score_page(const ScoreSmem& smem, uint32_t i, uint32_t ke
   wgmma_hold(d);
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
 #pragma unroll
-  for (int j = 0; j < kScorePairs / 8; ++j) add_pairs(smem.weights, d, j, sums[j * 8 / kHeads]);
+  for (int j = 0; j < kScorePairs / 8; ++j) add_pairs(smem.weights[4 * j + lane_index() % 4], d, j, sums[j * 8 / kHeads]);
   return is_there;
 }
 

@@ -198,9 +198,13 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     // to be fetched than to run.
 #pragma unroll 1
     for (uint32_t done = 0; token < to.row_count; weights += 4 * kTilesAtOnce) {
+      // First of all: between the branches below the compiler would wait for each of them.
+      float2 w[kTilesAtOnce];
+#pragma unroll
+      for (int j = 0; j < kTilesAtOnce; ++j) w[j] = weights[4 * j + lane_index() % 4];
 #pragma unroll
       for (int j = 0; j < kTilesAtOnce; ++j) {
-        add_pairs(weights, d, j, sums);
+        add_pairs(w[j], d, j, sums);
         if ((++done & (tiles - 1)) != 0) continue;
         // What a key's four lanes have is added in the order of store_scores(); each lane keeps one of its two keys.
         const bool is_odd = lane_index() % 2 != 0;
