@@ -13,6 +13,11 @@ std::string batch_text(const Batch& b) { return fmt::format("M={} KV={} R={}", b
 // others.
 constexpr std::string_view kGrowth[] = {"A0", "C0", "B1", "B0", "D0", "D1", "D2", "E1"};
 
+// The launch with all its CTAs, of which none has an instruction.
+BenchCase mega_frame_case(const MegaPlanOptions& mega, const Batch& batch, const LaunchOptions& base) {
+  return {"frame of mega", "no instruction", batch, base, RowKind::kPlain, mega, true};
+}
+
 }  // namespace
 
 std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
@@ -26,6 +31,7 @@ std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::spa
     }
     if (mega) cases.push_back({batch_text(batch), "mega", batch, base, RowKind::kPlain, mega, false});
   }
+  if (mega && !batches.empty()) cases.push_back(mega_frame_case(*mega, batches[0], base));
   return cases;
 }
 
@@ -78,8 +84,7 @@ std::vector<BenchCase> mega_growing_cases(const OpGraph& graph, const MegaPlanOp
     c.group = (c.kind == RowKind::kCumulative ? "growing " : "alone ") + std::string("mega");
     c.mega = mega;
   }
-  BenchCase frame{"frame of mega", "no instruction", batch, base, RowKind::kPlain, mega, true};
-  cases.insert(cases.begin(), std::move(frame));
+  cases.insert(cases.begin(), mega_frame_case(mega, batch, base));
   return cases;
 }
 

@@ -34,7 +34,8 @@ struct BenchCase {
   bool is_empty = false;  // mega: no instruction runs, what is timed is the frame
 };
 
-// One case a mode and batch, with `base` for all else; with `mega` also one a batch for the persistent kernel.
+// One case a mode and batch, with `base` for all else; with `mega` also one a batch for the persistent kernel, and last
+// what its frame costs without an instruction.
 std::vector<BenchCase> backend_cases(std::span<const LaunchMode> modes, std::span<const Batch> batches,
                                      const LaunchOptions& base,
                                      const std::optional<MegaPlanOptions>& mega = std::nullopt);

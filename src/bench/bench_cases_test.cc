@@ -45,6 +45,25 @@ TEST(BenchCases, EveryListMakesPlansThatProve) {
   }
 }
 
+TEST(BenchCases, MegasFrameIsTimedOnce) {
+  constexpr LaunchMode kModes[] = {LaunchMode::kCmp};
+  const Batch batches[] = {{1, 2048, 1}, {16, 8192, 2}};
+  MegaPlanOptions mega;
+  mega.num_workers = 100;
+  const auto cases = backend_cases(kModes, batches, {}, mega);
+  EXPECT_THAT(names(cases), ElementsAre("cmp", "mega", "cmp", "mega", "no instruction"));
+  for (const BenchCase& c : cases) {
+    EXPECT_EQ(c.is_empty, c.name == "no instruction");
+    EXPECT_EQ(c.mega.has_value(), c.name != "cmp");
+  }
+  EXPECT_EQ(cases[4].group, "frame of mega");
+  EXPECT_EQ(cases[4].mega->num_workers, 100U) << "as many CTAs as the others";
+  const auto growing = mega_growing_cases(layer(), mega, {}, {});
+  EXPECT_EQ(growing.size(), 17U);
+  EXPECT_TRUE(growing[0].is_empty);
+  EXPECT_FALSE(growing[1].is_empty);
+}
+
 TEST(BenchCases, AblationIsTheFourModes) {
   const auto cases = ablation_cases({}, {});
   EXPECT_THAT(names(cases), ElementsAre("linear, full", "linear, PDL", "DAG, full", "DAG, PDL"));
