@@ -66,14 +66,30 @@ Result<CudaTimer::MakeExecutable> CudaTimer::graph_maker(const LaunchPlan& plan)
   };
 }
 
-Result<CudaTimer::MakeExecutable> CudaTimer::mega_maker(const BenchCase& c) const {
+namespace {
+
+Result<KernelPlan> mega_plan(const OpGraph& graph, const BenchCase& c, uint32_t num_sms) {
   MegaPlanOptions options = *c.mega;
-  options.num_sms = static_cast<uint32_t>(context_->info().num_sms);
-  const ShapeEnv shapes = MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests));
+  options.num_sms = num_sms;
+  return build_mega_plan(graph, MEGARTP_TRY(glm52::decode_shapes(c.batch.m, c.batch.kv, c.batch.requests)), options);
+}
+
+}  // namespace
+
+// The kernel of all ops of the graph, also for a case that has some of them: it is compiled once.
+Result<std::shared_ptr<const cuda_mega::MegaCode>> CudaTimer::mega_code(const BenchCase& c) {
+  if (mega_code_ == nullptr) {
+    const KernelPlan whole = MEGARTP_TRY(mega_plan(graph_, c, static_cast<uint32_t>(context_->info().num_sms)));
+    mega_code_ = MEGARTP_TRY(cuda_mega::MegaCode::load(context_, codegen::mega_opcodes(whole), timer_options_.compile));
+  }
+  return mega_code_;
+}
+
+Result<CudaTimer::MakeExecutable> CudaTimer::mega_maker(const BenchCase& c) {
+  const OpGraph part = MEGARTP_TRY(subgraph(graph_, c.launch.only_ops));
   const auto plan = std::make_shared<const KernelPlan>(
-      MEGARTP_TRY(build_mega_plan(MEGARTP_TRY(subgraph(graph_, c.launch.only_ops)), shapes, options)));
-  const auto code =
-      MEGARTP_TRY(cuda_mega::MegaCode::load(context_, codegen::mega_opcodes(*plan), timer_options_.compile));
+      MEGARTP_TRY(mega_plan(part, c, static_cast<uint32_t>(context_->info().num_sms))));
+  const auto code = MEGARTP_TRY(mega_code(c));
   cuda_mega::MegaRunOptions run;
   run.is_cooperative = timer_options_.is_cooperative;
   run.is_empty = c.is_empty;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backends/cuda_common/cupti.h"
+#include "backends/cuda_mega/mega_code.h"
 #include "bench/bench_report.h"
 #include "bench/cuda_frame.h"
 #include "bench/weight_copies.h"
@@ -57,7 +58,8 @@ class CudaTimer {
   Result<Prepared> prepare(const BenchCase& c);
   using MakeExecutable = std::function<Result<std::unique_ptr<cuda::DeviceExecutable>>()>;
   Result<MakeExecutable> graph_maker(const LaunchPlan& plan) const;
-  Result<MakeExecutable> mega_maker(const BenchCase& c) const;
+  Result<MakeExecutable> mega_maker(const BenchCase& c);
+  Result<std::shared_ptr<const cuda_mega::MegaCode>> mega_code(const BenchCase& c);
   Result<std::vector<double>> time_cold(const Prepared& p);
   Status add_span(const cuda::CuptiApi& api, const BenchCase& c, cuda::ActivitySource source, BenchRow& row);
   Status check_runs(const Prepared& p) const;
@@ -72,7 +74,8 @@ class CudaTimer {
   std::unique_ptr<CudaFrame> frame_;
   std::unique_ptr<WeightCopies> copies_;
   std::map<std::tuple<int64_t, int64_t, int64_t>, glm52::Inputs> inputs_;
-  std::map<uint64_t, double> read_us_;  // by bytes
+  std::map<uint64_t, double> read_us_;                    // by bytes
+  std::shared_ptr<const cuda_mega::MegaCode> mega_code_;  // of all ops of the graph
 };
 
 }  // namespace megartp::bench

@@ -13,10 +13,12 @@
 #include "bench/cold_trace.h"
 #include "bench/edge_tuning.h"
 #include "bench/replay_check.h"
+#include "codegen/mega_source.h"
 #include "launch/fake_families.h"
 #include "support/fake_cupti.h"
 #include "support/fake_driver.h"
 #include "support/layer_configs.h"
+#include "support/mega_plans.h"
 
 namespace megartp::bench {
 namespace {
@@ -24,25 +26,40 @@ namespace {
 using megartp::test::FakeDriver;
 using megartp::test::small_config;
 
+// In place of the persistent kernel: compiles in no time.
+constexpr std::string_view kFakeMega = R"text(#pragma once
+#include "device/mega/frame.cuh"
+namespace megartp::device {
+template <class... Ops>
+struct MegaOps {};
+template <class Ops>
+__global__ void mega_kernel(const __grid_constant__ abi::MegaParams) {}
+}  // namespace megartp::device
+)text";
+
 constexpr LaunchMode kModes[] = {LaunchMode::kSerial, LaunchMode::kPdl, LaunchMode::kDag, LaunchMode::kCmp};
 
 class CudaTimerTest : public testing::Test {
  protected:
   void SetUp() override {
-    headers_ = {{{"fake.cuh", test::kFakeHeader}}};
+    headers_ = {{{"fake.cuh", test::kFakeHeader}, {"device/mega/mega_kernel.cuh", kFakeMega}}};
     compile_.headers = headers_;
     std::string pattern = (std::filesystem::temp_directory_path() / "megartp_bench_XXXXXX").string();
     folder_ = mkdtemp(pattern.data());
-    const std::string path = folder_ + "/weights.safetensors";
-    ASSERT_TRUE(glm52::synth_weights(small_config(), {6}, 1, path));
-    auto weights = glm52::load_weights(small_config(), 6, path);
-    ASSERT_TRUE(weights) << weights.error().to_string();
-    weights_ = std::move(*weights);
+    weights_ = make_weights(small_config());
     base_.find_family = families_.finder();
     if (!teach_driver()) GTEST_SKIP() << "NVRTC is missing";
     context_ = *cuda::Context::open(fake_.api());
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  glm52::Weights make_weights(const glm52::Config& config) const {
+    const std::string path = folder_ + "/weights.safetensors";
+    EXPECT_TRUE(glm52::synth_weights(config, {6}, 1, path));
+    auto weights = glm52::load_weights(config, 6, path);
+    EXPECT_TRUE(weights) << weights.error().to_string();
+    return weights ? std::move(*weights) : glm52::Weights{};
+  }
 
   // Tells the driver names and parameter sizes of all kernels that may be loaded.
   bool teach_driver() {
@@ -53,6 +70,8 @@ class CudaTimerTest : public testing::Test {
     for (const LaunchKernel& k : plan.kernels)
       for (const DeviceWait wait : {DeviceWait::kEntry, DeviceWait::kPrologue, DeviceWait::kPrefetch})
         requests.push_back(codegen::kernel_request(k.kernel, wait));
+    requests.push_back(
+        *codegen::mega_kernel_request(codegen::mega_opcodes(*build_mega_plan(graph, *glm52::decode_shapes(3, 70, 1)))));
     const auto compiled = codegen::compile_kernels(requests, compile_);
     if (!compiled) {
       EXPECT_EQ(compiled.error().code, ErrorCode::kUnsupported) << compiled.error().details;
@@ -64,13 +83,17 @@ class CudaTimerTest : public testing::Test {
   }
 
   std::unique_ptr<CudaTimer> make_timer(const cuda::CuptiApi* cupti = nullptr) {
+    return make_timer(small_config(), weights_, cupti);
+  }
+  std::unique_ptr<CudaTimer> make_timer(const glm52::Config& config, const glm52::Weights& weights,
+                                        const cuda::CuptiApi* cupti = nullptr) {
     CudaTimerOptions options;
     options.cupti = cupti;
     options.num_copies = 3;
     options.num_samples = 7;
     options.num_warm_up = 2;
     options.compile = compile_;
-    auto timer = CudaTimer::create(small_config(), {}, 6, weights_, options, context_);
+    auto timer = CudaTimer::create(config, {}, 6, weights, options, context_);
     EXPECT_TRUE(timer) << timer.error().to_string();
     return timer ? std::move(*timer) : nullptr;
   }
@@ -83,7 +106,7 @@ class CudaTimerTest : public testing::Test {
 
   FakeDriver fake_;
   std::shared_ptr<const cuda::Context> context_;
-  std::array<codegen::SourceHeader, 1> headers_;
+  std::array<codegen::SourceHeader, 2> headers_;
   codegen::CompileOptions compile_;
   test::FakeFamilies families_;
   LaunchOptions base_;
@@ -170,6 +193,23 @@ TEST_F(CudaTimerTest, PartsOfTheGraphAndSingleEdges) {
   for (const BenchCase& c : cases) {
     const auto row = timer->time(c);
     EXPECT_TRUE(row) << c.group << ": " << row.error().to_string() << row.error().details;
+  }
+}
+
+// The driver knows the kernel of all ops and no other one.
+TEST_F(CudaTimerTest, OneKernelOfMegaRunsEveryPartOfTheGraph) {
+  const glm52::Config config = cuda_mega::test::fast_config();
+  const auto timer = make_timer(config, make_weights(config));
+  ASSERT_NE(timer, nullptr);
+  MegaPlanOptions mega;
+  mega.num_workers = 7;
+  const std::vector<BenchCase> cases = mega_growing_cases(timer->graph(), mega, {3, 70, 1}, base_);
+  ASSERT_EQ(cases.size(), 17U);
+  for (const BenchCase& c : cases) {
+    const auto row = timer->time(c);
+    ASSERT_TRUE(row) << c.group << ", " << c.name << ": " << row.error().to_string() << row.error().details;
+    EXPECT_EQ(row->num_kernels, 1U);
+    if (c.is_empty) EXPECT_EQ(row->num_bytes, 0U);
   }
 }
 
