@@ -279,15 +279,18 @@ struct MegaContext {
 
 // Sum over all consumers of pieces of a row, the same in all threads: v[i] is of the thread's piece i, and threads'
 // i-th pieces stand behind all (i - 1)-th ones. Added in the order of cta_sum() in an ordinary kernel with a thread a
-// piece.
+// piece. Uses `v` up.
 template <int kPieces>
-__device__ inline float mega_sum(MegaContext& c, const float (&v)[kPieces]) {
+__device__ inline float mega_sum(MegaContext& c, float (&v)[kPieces]) {
   static_assert(kMegaConsumerWarps * kPieces <= sizeof c.s.reduce / sizeof(float));
   const uint32_t warp = warp_index();  // by all lanes
-#pragma unroll
+  // Code for one piece, to whose register the others move.
+#pragma unroll 1
   for (int i = 0; i < kPieces; ++i) {
-    const float sum = warp_sum(v[i]);
+    const float sum = warp_sum(v[0]);
     if (lane_index() == 0) c.s.reduce[i * kMegaConsumerWarps + warp] = sum;
+#pragma unroll
+    for (int k = 0; k + 1 < kPieces; ++k) v[k] = v[k + 1];
   }
   c.sync_consumers();
   float sum = 0.0F;

@@ -56,7 +56,13 @@ struct QkvAFinalizeMega : MegaOpcodes<kOp> {
   __device__ __forceinline__ static void finalize(MegaContext& c, bool is_kv, PageCursor& page) {
     const uint32_t row = c.payload()[0];
     QkvAFinalizePart pieces[kPieces];
-    float values[kPieces][8] = {};
+    float values[kPieces][8];
+#pragma unroll
+    for (uint32_t i = 0; i < kPieces; ++i) {
+      // The zero to which anything may be added: also minus zero stays what it is.
+#pragma unroll
+      for (int k = 0; k < 8; ++k) values[i][k] = -0.0F;
+    }
 #pragma unroll
     for (uint32_t i = 0; i < kPieces; ++i)
       pieces[i] = QkvAFinalizePart::fetch(params(c), row, is_kv, i * kMegaConsumers + threadIdx.x);
@@ -68,7 +74,7 @@ struct QkvAFinalizeMega : MegaOpcodes<kOp> {
 #pragma unroll
       for (uint32_t i = 0; i < kPieces; ++i)
         if (pieces[i].is_there())
-          add_values(c.page(page) + split % 2 * kMegaPageBytes / 2 + pieces[i].at * 32, split == 0, values[i]);
+          add_values(c.page(page) + split % 2 * kMegaPageBytes / 2 + pieces[i].at * 32, values[i]);
       if (split % 2 == 0 && split + 1 != splits) continue;
       c.release_page(page);
       page.advance(1);
@@ -91,15 +97,14 @@ struct QkvAFinalizeMega : MegaOpcodes<kOp> {
     }
   }
 
-  // The first split's values are taken as they are: zero plus minus zero would be another zero.
-  __device__ static void add_values(const uint8_t* from, bool is_first, float (&v)[8]) {
+  __device__ static void add_values(const uint8_t* from, float (&v)[8]) {
     const uint4 halves[2] = {load_shared(from), load_shared(from + 16)};
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
       const float x[4] = {__uint_as_float(halves[i].x), __uint_as_float(halves[i].y), __uint_as_float(halves[i].z),
                           __uint_as_float(halves[i].w)};
 #pragma unroll
-      for (int k = 0; k < 4; ++k) v[4 * i + k] = is_first ? x[k] : v[4 * i + k] + x[k];
+      for (int k = 0; k < 4; ++k) v[4 * i + k] += x[k];
     }
   }
 

@@ -48,7 +48,7 @@ struct RmsnormQuantMega : MegaOpcodes<kOp> {
     c.wait_inputs_ready();  // before the first store
     const uint32_t begin = c.payload()[1] / 8;
     const uint32_t end = begin + c.payload()[2] / 8;
-#pragma unroll 2
+#pragma unroll 1
     for (uint32_t at = threadIdx.x; at < warps * 32; at += kMegaConsumers) {
       const bool is_there = at < vectors;
       RmsnormPiece piece;
