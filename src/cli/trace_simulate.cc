@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "abi/mega.h"
 #include "cli/launch_options.h"
 #include "cli/plan_build.h"
 #include "cli/run_launch.h"
@@ -58,11 +59,13 @@ Result<trace::Trace> simulate_kernels(const SimulateArgs& a, const OpGraph& grap
 
 // The persistent kernel, medians of its first trace: a tile of q_absorb, whose weights are there and whose inputs are
 // small, from when consumers come to it until its results are stored; and from there, of the last signaller of an
-// event, until a loader has seen the event. The packer's costs (mega_target) are near; they are what gave the best
+// event, until a loader has seen the event. A worker has one page of weights on its way at a time, and main_q's tiles,
+// which are little else, take 1.18 us a page. The packer's costs (mega_target) are near; they are what gave the best
 // plans.
 void add_mega_costs(SimCosts& costs) {
   costs.task_ns = 3100;
   costs.event_ns = 2400;
+  costs.worker_bytes_per_ns = abi::kMegaPageBytes / 1180.0;
 }
 
 Result<trace::Trace> simulate_tasks(const SimulateArgs& a, const OpGraph& graph, const ShapeEnv& shapes) {

@@ -76,7 +76,7 @@ inline constexpr uint32_t kMegaLeftAt = kMegaWatchAt + 8;
 inline constexpr uint32_t kMegaNotesAt = kMegaWatchAt + 16;
 struct MegaShared {
   uint8_t pages[kMegaPages][kMegaPageBytes];
-  MegaWatch watch;  // at kMegaWatchAt
+  MegaWatch watch;                                              // at kMegaWatchAt
   alignas(128) float x_scales[kMegaScaleBuffers][kMegaScales];  // ops that are no GEMM copy other things there
   float w_scales[kMegaSlots][kMegaWeightScales];
   abi::MegaRecord slots[kMegaSlots];

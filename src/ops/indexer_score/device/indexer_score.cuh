@@ -149,7 +149,8 @@ __device__ inline bool score_page(const ScoreSmem& smem, uint32_t i, uint32_t ke
   wgmma_hold(d);
   if (lane_index() == 0) mbarrier_arrive(&smem.empty[stage]);
 #pragma unroll
-  for (int j = 0; j < kScorePairs / 8; ++j) add_pairs(smem.weights[4 * j + lane_index() % 4], d, j, sums[j * 8 / kHeads]);
+  for (int j = 0; j < kScorePairs / 8; ++j)
+    add_pairs(smem.weights[4 * j + lane_index() % 4], d, j, sums[j * 8 / kHeads]);
   return is_there;
 }
 
