@@ -88,8 +88,11 @@ std::optional<GemmCut> cut_gemm(const DeviceContext& c, const GemmTuning& tuning
     if (ceil_div<int64_t>(m, tile_m) > kMaxGridY) continue;
     if (needs.splits > 0 && !rows_fit_registers(cut, needs.splits)) continue;
     const uint32_t finer = tuning.blocks / cut.blocks;  // stages for one of the tuning's
-    // A single large M tile makes about one CTA an SM, which may have all of it.
-    const uint32_t most_ctas = tile_m >= kLargeTileM && m <= tile_m ? 1 : tuning.ctas_per_sm;
+    // Where each CTA of large tiles has an SM, it may have all of it.
+    int64_t num_ctas = 0;
+    for (const TensorId w : weights) num_ctas += ceil_div<int64_t>(c.tensor(w).dims[0], cut.tile_n);
+    num_ctas *= ceil_div<int64_t>(m, tile_m) * std::max(needs.k_splits, int64_t{needs.splits});
+    const uint32_t most_ctas = tile_m >= kLargeTileM && num_ctas <= c.target().num_sms ? 1 : tuning.ctas_per_sm;
     for (uint32_t ctas = most_ctas; ctas > 0; --ctas) {
       const int64_t room = (c.target().smem_per_cta + kReservedBytes) / ctas - kReservedBytes;
       for (cut.stages = std::min(tuning.stages * finer, kMaxStages); cut.stages >= kMinStages; --cut.stages) {

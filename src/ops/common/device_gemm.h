@@ -37,6 +37,7 @@ struct GemmNeeds {
   uint32_t splits = 0;    // the sums meet in a cluster of so many CTAs (device::SplitRows); 0: they do not
   int64_t row_bytes = 0;  // more, of each row of x
   bool sums_in_ring = false;
+  int64_t k_splits = 1;  // CTAs for the K of a tile, where they do not meet in a cluster
 };
 
 // GemmShape<tile_n, tile_m, blocks, stages, in_flight, is_tiled, is_exact>.

@@ -45,7 +45,7 @@ int64_t splits_of(const DeviceContext& c, const Dims& d) {
   return gemm_splits(c.op().attrs.get_int("split_k", 0), c.target().num_sms, tiles, d.k);
 }
 
-GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0, false}; }
+GemmNeeds needs_of(const Dims& d, int64_t splits) { return {ceil_div(d.k_blocks, splits), 0, 0, false, splits}; }
 
 // 0: the fast finalizer cannot do these widths.
 int64_t finalize_threads(const Dims& d) {
