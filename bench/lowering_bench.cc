@@ -92,8 +92,10 @@ void lower_and_pack(benchmark::State& state, Packer packer) {
 
 void BM_RoundRobin(benchmark::State& state) { lower_and_pack(state, Packer::kRoundRobin); }
 void BM_CriticalPath(benchmark::State& state) { lower_and_pack(state, Packer::kCriticalPath); }
+void BM_Insertion(benchmark::State& state) { lower_and_pack(state, Packer::kInsertion); }
 BENCHMARK(BM_RoundRobin)->Arg(1)->Arg(78)->Arg(1366)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_CriticalPath)->Arg(1)->Arg(78)->Arg(1366)->Unit(benchmark::kMillisecond);
+BENCHMARK(BM_Insertion)->Arg(1)->Arg(78)->Arg(1366)->Unit(benchmark::kMillisecond);
 
 void BM_CheckPlan(benchmark::State& state) {
   const auto lowered = lower(layers(state.range(0)), *glm52::decode_shapes(16, 8192, 2));

@@ -1,5 +1,5 @@
 // The fault record: where one waiter of a run stood when the run was given up. Plain data, same layout for host and
-// device: cpu-threads fills it from its watchdog, a device frame from the spin whose deadline passed.
+// device: cpu-threads fills it from its watchdog, the controller of a worker on a GPU from a note of who gave up.
 //
 // 128 bytes, 32 little-endian u32 (64-bit numbers lie low word first, on even words):
 //

@@ -272,6 +272,36 @@ bool runs_to_the_end(const TaskGraph& g, const plan::Schedule& s) {
   return done == g.tasks.size();
 }
 
+// A worker with more gaps than it remembers.
+TEST(Insertion, ManyGaps) {
+  constexpr int64_t kChain = 40;
+  constexpr int64_t kOthers = 60;
+  BoxGraph g;
+  const TensorId c = g.add_tensor({kChain, 8});
+  const TensorId d = g.add_tensor({kOthers, 8});
+  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
+  g.add_stage({{{}, {row(c, 0)}}});
+  for (int64_t i = 1; i < kChain; ++i) g.add_stage({{{row(c, i - 1)}, {row(c, i)}}});
+  std::vector<BoxTile> others(kOthers);
+  for (int64_t i = 0; i < kOthers; ++i) others[static_cast<size_t>(i)] = {{}, {row(d, i)}};
+  g.add_stage(std::move(others));
+  ASSERT_TRUE(g.derive());
+  TargetDesc target = *find_target("h200");
+  target.task_overhead_us = 1;
+  target.event_latency_us = 1;
+  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  const auto s = plan::schedule_insertion(g.tasks, target, 1);
+  ASSERT_TRUE(s);
+  EXPECT_EQ(s->tasks.size(), static_cast<size_t>(kChain + kOthers));
+  EXPECT_TRUE(runs_to_the_end(g.tasks, *s));
+  // The first 23 of the 39 gaps are forgotten, the others hold a task each.
+  for (uint32_t i = 0; i < 24; ++i) EXPECT_EQ(s->tasks[i], i);
+  for (uint32_t i = 24; i < kChain; ++i) {
+    EXPECT_GE(s->tasks[2 * i - 24], uint32_t{kChain});
+    EXPECT_EQ(s->tasks[2 * i - 23], i);
+  }
+}
+
 RC_GTEST_PROP(Schedules, ArePermutationsThatRunToTheEnd, ()) {
   BoxGraph g;
   std::vector<TensorId> tensors;
@@ -297,7 +327,10 @@ RC_GTEST_PROP(Schedules, ArePermutationsThatRunToTheEnd, ()) {
   }
   RC_ASSERT(g.derive().has_value());
   const auto workers = *rc::gen::inRange<uint32_t>(1, 12);
-  const TargetDesc target = *find_target(*rc::gen::element<std::string>("cpu", "h200"));
+  TargetDesc target = *find_target(*rc::gen::element<std::string>("cpu", "h200"));
+  // Nothing takes any time: all starts are equal, and only ties keep an order.
+  if (*rc::gen::arbitrary<bool>())
+    target.task_overhead_us = target.event_latency_us = target.read_gb_per_s = target.gflops = 0;
   const auto list = plan::schedule_critical_path(g.tasks, target, workers);
   const auto tail = plan::schedule_longest_tail(g.tasks, target, workers);
   const auto insertion = plan::schedule_insertion(g.tasks, target, workers);

@@ -123,6 +123,16 @@ TEST(DeviceFamilies, TwoCtasOfLargeGridsFitAnSm) {
   }
 }
 
+// A warpgroup for each half of a tile of 128 rows, but one for both where products are exact and tokens few; two warps
+// of loaders.
+TEST(DeviceFamilies, ThreadsFollowTheTile) {
+  const auto threads = [](int64_t m, const char* op) { return kernels_of(glm_case(m), op).value()[0].block; };
+  EXPECT_EQ(threads(16, "D0"), 320U);
+  EXPECT_EQ(threads(16, "D1"), 192U);
+  EXPECT_EQ(threads(16, "B0"), 192U);
+  EXPECT_EQ(threads(64, "B0"), 320U);
+}
+
 // What decides a row's bits is the same for every M.
 TEST(DeviceFamilies, SplitsDoNotDependOnM) {
   const DeviceCase small = glm_case(1, " kv=8192 requests=1");

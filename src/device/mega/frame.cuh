@@ -135,7 +135,8 @@ __device__ inline bool mega_stopped(const uint32_t* stop) {
   return v != 0;
 }
 // The way out for all who give up, once in a kernel, at its beginning: mega_leave() jumps here with the place in the
-// queue. The note comes before the arrival, which releases it to the controller; that also looks without waiting.
+// queue. The note comes before the arrival, which releases it to the controller; that also looks now and then, and when
+// all have arrived.
 // By hand: a function would be inlined at each wait, and with calls ptxas 13.0 keeps registers for them on the way that
 // never fails; after setmaxnreg their arguments were seen to get lost.
 __device__ __forceinline__ void mega_leave_here() {

@@ -110,6 +110,19 @@ __device__ inline void end_worker(MegaContext& c, uint32_t by, uint32_t index) {
   while (global_timer() < end) {
   }
 }
+// The warp that has given up, the activation loader's before others', because it names an event, and its place in the
+// queue; or kFaultNone.
+__device__ inline uint32_t who_gave_up(const MegaWatch& watch, uint32_t& index) {
+  uint32_t by = abi::kFaultNone;
+#pragma unroll 1
+  for (uint32_t w = 0; w < sizeof watch.notes / sizeof watch.notes[0]; ++w) {
+    const uint32_t note = *const_cast<const volatile uint32_t*>(&watch.notes[w]);
+    if (note == 0 || (by != abi::kFaultNone && w != kMegaActivationWarp)) continue;
+    by = w;
+    index = note & ~kMegaNote;
+  }
+  return by;
+}
 // The controller's slow wait, by one lane: true when the worker has to end, and all is done for that. Looks at the
 // barrier several times a microsecond, at what else there is to see now and then.
 __device__ inline bool watch_worker(MegaContext& c, uint64_t* bar, uint32_t parity) {
@@ -117,25 +130,19 @@ __device__ inline bool watch_worker(MegaContext& c, uint64_t* bar, uint32_t pari
   MegaWatch& watch = c.s.watch;
   uint64_t last = global_timer();
   uint32_t ticks = 0;  // of this wait
+  // Before the end the instructions of all slots may wait for an event and for data, one after the other.
+  const uint32_t deadlines = bar == &watch.left ? 3 * kMegaSlots : 2;
   for (uint32_t i = 1; !mbarrier_test_wait(bar, parity); ++i) {
     __nanosleep(50);
     if (i % kLooks != 0) continue;
-    uint32_t by = abi::kFaultNone;
     uint32_t index = c.index;
-    // The activation loader's first: it names an event.
-#pragma unroll 1
-    for (uint32_t w = 0; w < sizeof watch.notes / sizeof watch.notes[0]; ++w) {
-      const uint32_t note = *const_cast<volatile uint32_t*>(&watch.notes[w]);
-      if (note == 0 || (by != abi::kFaultNone && w != kMegaActivationWarp)) continue;
-      by = w;
-      index = note & ~kMegaNote;
-    }
+    uint32_t by = who_gave_up(watch, index);
     const uint64_t now = global_timer();
     if (now - last >= c.p.deadline_ns / kMegaTicks) {
       last = now;
       *const_cast<volatile uint32_t*>(&watch.ticks) = watch.ticks + 1;
       // Those who wait for something else would have left a note before.
-      if (++ticks > 2 * kMegaTicks + 2 && by == abi::kFaultNone) by = kMegaControllerWarp;
+      if (++ticks > deadlines * kMegaTicks + 2 && by == abi::kFaultNone) by = kMegaControllerWarp;
     }
     if (by == abi::kFaultNone && !mega_stopped(c.p.stop)) continue;
     __threadfence_block();  // pairs with the fence in wait_events()
@@ -143,6 +150,14 @@ __device__ inline bool watch_worker(MegaContext& c, uint64_t* bar, uint32_t pari
     return true;
   }
   return false;
+}
+// By one lane, when all others have ended: they may have ended by giving up, all at once.
+__device__ inline void look_once_more(MegaContext& c) {
+  uint32_t index = 0;
+  const uint32_t by = who_gave_up(c.s.watch, index);
+  if (by == abi::kFaultNone) return;
+  __threadfence_block();  // pairs with the fence in wait_events()
+  end_worker(c, by, index);
 }
 
 // A record is 40 words: lane i has words i and 32 + i. Stays until all others have ended.
@@ -165,7 +180,11 @@ __device__ __forceinline__ void run_controller(MegaContext& c) {
     const uint32_t parity = has_more ? c.slot_parity() ^ 1 : 0;
     const bool is_over = !mbarrier_test_wait(bar, parity) && lane == 0 && watch_worker(c, bar, parity);
     __syncwarp();  // what lane 0 saw all may rely on
-    if (__any_sync(0xffffffffU, is_over) != 0 || !has_more) return;
+    if (__any_sync(0xffffffffU, is_over) != 0) return;
+    if (!has_more) {
+      if (lane == 0) look_once_more(c);
+      return;
+    }
     const uint32_t next = c.index + kMegaSlots;
     uint32_t opcode = 0;
 #pragma unroll
@@ -291,6 +310,10 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
 }
 
 __device__ inline void init_barriers(MegaShared& s) {
+  // What mega_leave_here() takes for granted. The compiler can tell (NVRTC has no offsetof), and nothing is left of it.
+  const auto is_at = [&](const void* p, uint32_t at) { return p == reinterpret_cast<const uint8_t*>(&s) + at; };
+  if (!is_at(&s.watch, kMegaWatchAt) || !is_at(&s.watch.left, kMegaLeftAt) || !is_at(s.watch.notes, kMegaNotesAt))
+    __trap();
   for (uint32_t i = 0; i < kMegaPages; ++i) {
     mbarrier_init(&s.bar.page_full[i], 1);
     for (uint32_t use = 0; use < kMegaPageUses; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);

@@ -83,7 +83,7 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
 #pragma unroll 1
     for (uint32_t i = 0; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) {
       const ScorePlace to(c, t, i);
-      const PageCursor page = c.pages.plus(1 + i / 2);
+      const PageCursor page = c.pages.plus(i < end ? 1 + i / 2 : 0);
       if (i < end && i % 2 == 0) c.wait_page_full(page);
       if (i < t.key_pages() && arguments(c).pages[i] >= 0) {
         score_keys(c, t, i, page, to);
