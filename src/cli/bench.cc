@@ -247,7 +247,7 @@ Command add_bench_command(CLI::App& root) {
   add_launch_options(*app, a.launch);
   app->add_option("--workers", a.workers, "mega: CTAs (default: two an SM)")->check(CLI::Range(1U, 65536U));
   app->add_option("--packer", a.packer, "mega: how tasks are put into queues")
-      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail", "insertion"}))
+      ->check(CLI::IsMember(packer_names()))
       ->capture_default_str();
   app->add_option("--events", a.events, "mega: how finely tasks wait")
       ->check(CLI::IsMember({"exact", "auto", "gcd", "whole"}))

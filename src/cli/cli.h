@@ -113,6 +113,7 @@ struct PlanOptions {
 
 void add_model_options(CLI::App& app, ModelOptions& options);
 void add_batch_options(CLI::App& app, BatchOptions& options);
+std::vector<std::string> packer_names();
 void add_plan_options(CLI::App& app, PlanOptions& options, const std::string& default_target);
 
 struct Model {

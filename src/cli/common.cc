@@ -132,12 +132,18 @@ void add_batch_options(CLI::App& app, BatchOptions& options) {
       ->check(CLI::PositiveNumber);
 }
 
+std::vector<std::string> packer_names() {
+  std::vector<std::string> names;
+  for (const Packer p : kPackers) names.emplace_back(to_string(p));
+  return names;
+}
+
 void add_plan_options(CLI::App& app, PlanOptions& options, const std::string& default_target) {
   options.target = default_target;
   app.add_option("--target", options.target, "Target preset: cpu, h200, h100, b300")->capture_default_str();
   app.add_option("--workers", options.workers, "Worker queues (default: the target's)")->check(CLI::Range(1U, 65536U));
   app.add_option("--packer", options.packer, "How tasks are put into queues; mega: insertion unless given")
-      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail", "insertion"}))
+      ->check(CLI::IsMember(packer_names()))
       ->capture_default_str();
   app.add_option("--finalizer", options.finalizer, "Split-K finalizers: in the last arriver, or tasks of their own")
       ->check(CLI::IsMember({"fused", "tasks"}))

@@ -68,8 +68,7 @@ Command add_trace_what_if_command(CLI::App& trace) {
   app->add_option("trace", a.file, "Trace file")->required();
   app->add_option("--faster", a.faster, "OP=FACTOR: the op's tiles take 1 / FACTOR; may be repeated");
   app->add_option("--free", a.free_edges, "PRODUCER->CONSUMER: the consumer's tasks do not wait for the producer's");
-  app->add_option("--packer", a.packer, "The tasks packed anew by this packer")
-      ->check(CLI::IsMember({"round-robin", "critical-path", "longest-tail", "insertion"}));
+  app->add_option("--packer", a.packer, "The tasks packed anew by this packer")->check(CLI::IsMember(packer_names()));
   app->add_option("--workers", a.workers, "The tasks packed anew for so many workers")->check(CLI::Range(1U, 65536U));
   CLI::Option* against =
       app->add_option("--against", a.against, "Trace of a run with that change: prints the prediction's error");

@@ -1,6 +1,7 @@
 // KernelPlan: the immutable, serialisable result of packing. Holds no address.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -18,8 +19,10 @@ enum class Packer : uint8_t {
   kLongestTail,   // the same by what remains after the task itself
   kInsertion,     // by what remains after a task, each where it can begin first, gaps between others included
 };
-std::string_view to_string(Packer packer);
-Result<Packer> parse_packer(std::string_view name);  // "round-robin", "critical-path", "longest-tail", "insertion"
+inline constexpr std::array kPackers{Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail,
+                                     Packer::kInsertion};
+std::string_view to_string(Packer packer);  // "round-robin", "critical-path", "longest-tail", "insertion"
+Result<Packer> parse_packer(std::string_view name);
 
 inline constexpr uint64_t kExternal = ~uint64_t{0};
 

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "base/math.h"
 #include "plan/packing.h"
@@ -47,17 +48,6 @@ Status encode_queues(const TaskGraph& graph, const plan::Schedule& schedule, Ker
   return {};
 }
 
-Result<plan::Schedule> make_schedule(const TaskGraph& graph, const TargetDesc& target, Packer packer,
-                                     uint32_t num_workers) {
-  switch (packer) {
-    case Packer::kRoundRobin: break;
-    case Packer::kCriticalPath: return plan::schedule_critical_path(graph, target, num_workers);
-    case Packer::kLongestTail: return plan::schedule_longest_tail(graph, target, num_workers);
-    case Packer::kInsertion: return plan::schedule_insertion(graph, target, num_workers);
-  }
-  return plan::schedule_round_robin(graph, num_workers);
-}
-
 }  // namespace
 
 std::string_view to_string(Packer packer) {
@@ -71,11 +61,13 @@ std::string_view to_string(Packer packer) {
 }
 
 Result<Packer> parse_packer(std::string_view name) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
+  std::vector<std::string_view> known;
+  for (const Packer p : kPackers) {
     if (to_string(p) == name) return p;
-  return make_error(
-      ErrorCode::kInvalidArgument,
-      fmt::format("unknown packer '{}'; known: round-robin, critical-path, longest-tail, insertion", name));
+    known.push_back(to_string(p));
+  }
+  return make_error(ErrorCode::kInvalidArgument,
+                    fmt::format("unknown packer '{}'; known: {}", name, fmt::join(known, ", ")));
 }
 
 namespace plan {
@@ -110,7 +102,7 @@ Result<KernelPlan> pack(const TaskGraph& tasks, const TargetDesc& target, const 
     return make_error(ErrorCode::kInvalidArgument,
                       fmt::format("{} workers; from 1 to {} are possible", out.num_workers, kMaxWorkers));
   {
-    const plan::Schedule schedule = MEGARTP_TRY(make_schedule(tasks, target, options.packer, out.num_workers));
+    const plan::Schedule schedule = MEGARTP_TRY(plan::make_schedule(tasks, target, options.packer, out.num_workers));
     MEGARTP_TRY(encode_queues(tasks, schedule, out));
   }
   out.events.reserve(tasks.events.size());

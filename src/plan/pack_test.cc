@@ -35,8 +35,7 @@ TEST(Target, PresetsAreFoundByName) {
 }
 
 TEST(Packer, NamesRoundTrip) {
-  for (const Packer p : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
-    EXPECT_EQ(*parse_packer(to_string(p)), p);
+  for (const Packer p : kPackers) EXPECT_EQ(*parse_packer(to_string(p)), p);
   EXPECT_FALSE(parse_packer("best"));
 }
 
@@ -130,20 +129,25 @@ TEST(CriticalPath, StartsTheLongChainFirst) {
   EXPECT_EQ(round_robin.tasks[0], 0U);
 }
 
+Access row(TensorId t, int64_t i, int64_t columns = 8) { return {t, Box::of({{i, i + 1}, {0, columns}})}; }
+// The tasks of `long_ones` read much, all others nothing.
+void set_bytes(TaskGraph& tasks, std::initializer_list<uint32_t> long_ones) {
+  for (Task& t : tasks.tasks) t.bytes = 0;
+  for (const uint32_t t : long_ones) tasks.tasks[t].bytes = 1e9F;
+}
+
 // Two ready tasks on one worker: a long one with nothing behind it, a short one with a chain behind it on others. The
 // long one has the longer path of the two.
 TEST(LongestTail, ShortTaskWithALongTailGoesFirst) {
   BoxGraph g;
   const TensorId big = g.add_tensor({1, 1 << 20});
   const TensorId c = g.add_tensor({4, 8});
-  const auto row = [](TensorId t, int64_t i, int64_t n) { return Access{t, Box::of({{i, i + 1}, {0, n}})}; };
   g.add_stage({{{}, {row(big, 0, 1 << 20)}}});
   g.add_stage({{{}, {row(c, 0, 8)}}});
   for (int64_t i = 1; i < 4; ++i) g.add_stage({{{row(c, i - 1, 8)}, {row(c, i, 8)}}});
   ASSERT_TRUE(g.derive());
   const TargetDesc target = *find_target("h200");
-  for (Task& t : g.tasks.tasks) t.bytes = 0;
-  g.tasks.tasks[0].bytes = 1e9F;
+  set_bytes(g.tasks, {0});
   const auto by_path = plan::schedule_critical_path(g.tasks, target, 1);
   const auto by_tail = plan::schedule_longest_tail(g.tasks, target, 1);
   ASSERT_TRUE(by_path);
@@ -157,15 +161,14 @@ TEST(CriticalPath, AnIdleWorkerDoesNotTakeTasksOfTheFuture) {
   BoxGraph g;
   const TensorId a = g.add_tensor({1, 8});
   const TensorId b = g.add_tensor({8, 8});
-  const Access all{a, Box::of({{0, 1}, {0, 8}})};
+  const Access all = row(a, 0);
   g.add_stage({{{}, {all}}});
   std::vector<BoxTile> tiles(8);
-  for (int64_t i = 0; i < 8; ++i) tiles[i] = {{all}, {{b, Box::of({{i, i + 1}, {0, 8}})}}};
+  for (int64_t i = 0; i < 8; ++i) tiles[i] = {{all}, {row(b, i)}};
   g.add_stage(std::move(tiles));
   ASSERT_TRUE(g.derive());
   const TargetDesc target = *find_target("h200");
-  for (Task& t : g.tasks.tasks) t.bytes = 0;
-  g.tasks.tasks[0].bytes = 1e9F;
+  set_bytes(g.tasks, {0});
   const auto by_path = plan::schedule_critical_path(g.tasks, target, 4);
   const auto by_insertion = plan::schedule_insertion(g.tasks, target, 4);
   ASSERT_TRUE(by_path);
@@ -181,15 +184,13 @@ TEST(Insertion, AWorkerWaitsForAShortTaskWithMuchBehindIt) {
   BoxGraph g;
   const TensorId big = g.add_tensor({2, 8});
   const TensorId c = g.add_tensor({3, 8});
-  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
   g.add_stage({{{}, {row(big, 0)}}, {{}, {row(big, 1)}}});
   g.add_stage({{{}, {row(c, 0)}}});
   g.add_stage({{{row(c, 0)}, {row(c, 1)}}});
   g.add_stage({{{row(c, 1)}, {row(c, 2)}}});
   ASSERT_TRUE(g.derive());
   const TargetDesc target = *find_target("h200");
-  for (Task& t : g.tasks.tasks) t.bytes = 0;
-  for (const uint32_t t : {0U, 1U, 4U}) g.tasks.tasks[t].bytes = 1e9F;
+  set_bytes(g.tasks, {0, 1, 4});
   const auto by_tail = plan::schedule_longest_tail(g.tasks, target, 2);
   const auto by_insertion = plan::schedule_insertion(g.tasks, target, 2);
   ASSERT_TRUE(by_tail);
@@ -208,7 +209,6 @@ TEST(Insertion, GapsAreFilledOnce) {
   BoxGraph g;
   const TensorId c = g.add_tensor({3, 8});
   const TensorId d = g.add_tensor({3, 8});
-  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
   g.add_stage({{{}, {row(c, 0)}}});
   g.add_stage({{{row(c, 0)}, {row(c, 1)}}});
   g.add_stage({{{}, {row(d, 0)}}, {{}, {row(d, 1)}}, {{}, {row(d, 2)}}});
@@ -216,7 +216,7 @@ TEST(Insertion, GapsAreFilledOnce) {
   TargetDesc target = *find_target("h200");
   target.task_overhead_us = 1;
   target.event_latency_us = 2;
-  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  set_bytes(g.tasks, {});
   const auto s = plan::schedule_insertion(g.tasks, target, 1);
   ASSERT_TRUE(s);
   EXPECT_EQ(s->tasks, (std::vector<uint32_t>{0, 2, 3, 1, 4}));
@@ -279,7 +279,6 @@ TEST(Insertion, ManyGaps) {
   BoxGraph g;
   const TensorId c = g.add_tensor({kChain, 8});
   const TensorId d = g.add_tensor({kOthers, 8});
-  const auto row = [](TensorId t, int64_t i) { return Access{t, Box::of({{i, i + 1}, {0, 8}})}; };
   g.add_stage({{{}, {row(c, 0)}}});
   for (int64_t i = 1; i < kChain; ++i) g.add_stage({{{row(c, i - 1)}, {row(c, i)}}});
   std::vector<BoxTile> others(kOthers);
@@ -289,7 +288,7 @@ TEST(Insertion, ManyGaps) {
   TargetDesc target = *find_target("h200");
   target.task_overhead_us = 1;
   target.event_latency_us = 1;
-  for (Task& t : g.tasks.tasks) t.bytes = 0;
+  set_bytes(g.tasks, {});
   const auto s = plan::schedule_insertion(g.tasks, target, 1);
   ASSERT_TRUE(s);
   EXPECT_EQ(s->tasks.size(), static_cast<size_t>(kChain + kOthers));

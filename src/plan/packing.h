@@ -33,6 +33,9 @@ Result<Schedule> schedule_longest_tail(const TaskGraph& graph, const TargetDesc&
 // Errors as above.
 Result<Schedule> schedule_insertion(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
 
+// By the packer.
+Result<Schedule> make_schedule(const TaskGraph& graph, const TargetDesc& target, Packer packer, uint32_t num_workers);
+
 inline constexpr uint64_t kArenaAlignment = 256;
 
 // Gives every activation its own 256-byte aligned range; returns the arena's size. No two tensors share memory.

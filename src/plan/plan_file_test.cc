@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(PlanFile, RoundTripKeepsEveryByte) {
-  for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion}) {
+  for (const Packer packer : kPackers) {
     KernelPlan plan = testing::packed_chain(4, 7, 3, packer);
     plan.graph_hash = "0123456789abcdef0123456789abcdef";
     const std::string bytes = serialize_plan(plan);

@@ -30,10 +30,11 @@ struct Timed {
 class ListScheduler {
  public:
   ListScheduler(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers, Rule rule)
-      : graph_(graph), num_workers_(num_workers), rule_(rule), latency_(to_ns(target.event_latency_us)) {
-    cost_.reserve(graph.tasks.size());
-    for (const Task& task : graph.tasks) cost_.push_back(to_ns(task_cost_us(task, target, num_workers)));
-  }
+      : graph_(graph),
+        num_workers_(num_workers),
+        rule_(rule),
+        latency_(to_ns(target.event_latency_us)),
+        cost_(costs_of(graph, target, num_workers)) {}
 
   Result<Schedule> run() {
     index_events();
@@ -132,6 +133,13 @@ class ListScheduler {
 
 }  // namespace
 
+std::vector<Nanoseconds> costs_of(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
+  std::vector<Nanoseconds> costs;
+  costs.reserve(graph.tasks.size());
+  for (const Task& task : graph.tasks) costs.push_back(to_ns(task_cost_us(task, target, num_workers)));
+  return costs;
+}
+
 // Task ids are a topological order, so one walk backwards meets every waiter before its event's signallers.
 std::vector<Nanoseconds> tails_of(const TaskGraph& graph, const std::vector<Nanoseconds>& costs, Nanoseconds latency) {
   std::vector<Nanoseconds> tails(graph.tasks.size(), 0);
@@ -186,6 +194,16 @@ Result<Schedule> schedule_critical_path(const TaskGraph& graph, const TargetDesc
 
 Result<Schedule> schedule_longest_tail(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
   return ListScheduler(graph, target, num_workers, Rule::kTail).run();
+}
+
+Result<Schedule> make_schedule(const TaskGraph& graph, const TargetDesc& target, Packer packer, uint32_t num_workers) {
+  switch (packer) {
+    case Packer::kRoundRobin: break;
+    case Packer::kCriticalPath: return schedule_critical_path(graph, target, num_workers);
+    case Packer::kLongestTail: return schedule_longest_tail(graph, target, num_workers);
+    case Packer::kInsertion: return schedule_insertion(graph, target, num_workers);
+  }
+  return schedule_round_robin(graph, num_workers);
 }
 
 }  // namespace megartp::plan

@@ -53,10 +53,10 @@ class Worker {
 class InsertionScheduler {
  public:
   InsertionScheduler(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers)
-      : graph_(graph), latency_(to_ns(target.event_latency_us)), workers_(num_workers) {
-    cost_.reserve(graph.tasks.size());
-    for (const Task& task : graph.tasks) cost_.push_back(to_ns(task_cost_us(task, target, num_workers)));
-  }
+      : graph_(graph),
+        latency_(to_ns(target.event_latency_us)),
+        workers_(num_workers),
+        cost_(costs_of(graph, target, num_workers)) {}
 
   Result<Schedule> run() {
     // What every task waits for has more behind it than the task, or as much and a lower id.
@@ -84,8 +84,8 @@ class InsertionScheduler {
     missing_.assign(graph_.events.size(), 0);
     for (const Task& task : graph_.tasks)
       for (uint32_t i = 0; i < task.num_signals; ++i) ++missing_[task.signals[i].event];
-    never_fires_.assign(graph_.events.size(), 0);
-    for (size_t e = 0; e < missing_.size(); ++e) never_fires_[e] = missing_[e] == 0 ? 1 : 0;
+    // Nobody ever sends what an event without signallers lacks.
+    for (uint32_t& missing : missing_) missing = std::max(missing, 1U);
   }
 
   Status place(uint32_t id) {
@@ -93,7 +93,7 @@ class InsertionScheduler {
     Nanoseconds ready = 0;
     for (uint32_t i = 0; i < task.num_waits; ++i) {
       const uint32_t event = task.waits[i].event;
-      if (missing_[event] != 0 || never_fires_[event] != 0)
+      if (missing_[event] != 0)
         return make_error(ErrorCode::kInternal,
                           fmt::format("graph '{}': task {} waits for an event that never fires", graph_.name, id));
       ready = std::max(ready, event_time_[event]);
@@ -123,7 +123,6 @@ class InsertionScheduler {
   std::vector<uint32_t> worker_of_;
   std::vector<Nanoseconds> event_time_;
   std::vector<uint32_t> missing_;  // signals that an event still lacks
-  std::vector<char> never_fires_;
 };
 
 }  // namespace

@@ -14,6 +14,9 @@ using Nanoseconds = uint64_t;  // whole numbers, so that the schedule is the sam
 
 inline Nanoseconds to_ns(double us) { return static_cast<Nanoseconds>(std::llround(std::clamp(us, 0.0, 1e9) * 1e3)); }
 
+// task_cost_us() of each task.
+std::vector<Nanoseconds> costs_of(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
+
 // For each task the longest path behind it, costs and event latencies.
 std::vector<Nanoseconds> tails_of(const TaskGraph& graph, const std::vector<Nanoseconds>& costs, Nanoseconds latency);
 

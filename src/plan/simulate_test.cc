@@ -125,7 +125,7 @@ TEST(Simulate, StaysBetweenItsBounds) {
   }
   for (const char* name : {"cpu", "h200", "b300"}) {
     const TargetDesc target = *find_target(name);
-    for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion}) {
+    for (const Packer packer : kPackers) {
       const auto plan = pack(graph, target, {packer, 4});
       ASSERT_TRUE(plan);
       const auto result = simulate(make_sim_program(*plan, costs), sim_costs(target, 4));

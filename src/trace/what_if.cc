@@ -80,13 +80,7 @@ Status pack_anew(const Trace& trace, const WhatIf& change, SimProgram& p) {
   const Packer packer = change.packer ? *change.packer : MEGARTP_TRY(parse_packer(trace.meta.packer));
   const auto workers = change.num_workers != 0 ? change.num_workers : static_cast<uint32_t>(trace.lanes.size());
   const TaskGraph graph = MEGARTP_TRY(packing_graph(trace, p));
-  plan::Schedule schedule;
-  switch (packer) {
-    case Packer::kRoundRobin: schedule = plan::schedule_round_robin(graph, workers); break;
-    case Packer::kCriticalPath: schedule = MEGARTP_TRY(plan::schedule_critical_path(graph, target, workers)); break;
-    case Packer::kLongestTail: schedule = MEGARTP_TRY(plan::schedule_longest_tail(graph, target, workers)); break;
-    case Packer::kInsertion: schedule = MEGARTP_TRY(plan::schedule_insertion(graph, target, workers)); break;
-  }
+  const plan::Schedule schedule = MEGARTP_TRY(plan::make_schedule(graph, target, packer, workers));
   std::vector<uint32_t> index_of(trace.tasks.size());
   for (uint32_t t = 0; t < trace.tasks.size(); ++t) index_of[trace.tasks[t].id] = t;
   p.queue_offsets = schedule.offsets;

@@ -62,7 +62,7 @@ TEST(WhatIf, AFreeEdgeLetsItsConsumersGo) {
 TEST(WhatIf, PackingAnewIsWhatThePackerDoes) {
   const TaskGraph graph = megartp::testing::lowered_chain(6, 70);
   const Trace before = simulated(graph, Packer::kRoundRobin, 3);
-  for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
+  for (const Packer packer : kPackers)
     for (const uint32_t workers : {1U, 2U, 3U, 8U}) {
       WhatIf change;
       change.packer = packer;

@@ -38,7 +38,7 @@ struct Variant {
 std::vector<Variant> variants() {
   std::vector<Variant> all;
   for (const FinalizerMode finalizer : {FinalizerMode::kFused, FinalizerMode::kTasks})
-    for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion})
+    for (const Packer packer : kPackers)
       for (const uint32_t workers : {1U, 3U, 7U}) all.push_back({finalizer, packer, workers});
   return all;
 }

@@ -131,7 +131,7 @@ class Bits : public testing::Test {
 TEST_F(Bits, AreTheSameForEveryWorkerCountPackerAndInterleaving) {
   const auto base = run_threads(*run_, {FinalizerMode::kFused}, Packer::kRoundRobin, 1);
   ASSERT_TRUE(base) << base.error().to_string();
-  for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion}) {
+  for (const Packer packer : kPackers) {
     for (const uint32_t workers : {2U, 5U, 16U}) {
       for (const uint64_t seed : {1U, 2U, 3U}) {
         CpuThreadsOptions options;

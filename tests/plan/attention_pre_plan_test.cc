@@ -96,7 +96,7 @@ class AttentionPreSizes : public ::testing::TestWithParam<Size> {};
 TEST_P(AttentionPreSizes, EveryPlanPassesItsCheck) {
   for (const FinalizerMode mode : {FinalizerMode::kFused, FinalizerMode::kTasks}) {
     const TaskGraph g = lowered(GetParam().m, GetParam().kv, GetParam().requests, mode);
-    for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion}) {
+    for (const Packer packer : kPackers) {
       for (const uint32_t workers : {1U, 3U, 132U}) {
         const auto plan = pack(g, *find_target("h200"), {packer, workers});
         ASSERT_TRUE(plan) << plan.error().to_string();

@@ -23,7 +23,7 @@ constexpr Size kSizes[] = {{1, 1, 1},     {1, 8192, 1},  {3, 63, 2},    {16, 819
                            {33, 2049, 5}, {64, 1025, 4}, {128, 700, 3}, {2, 131072, 1}};
 
 void prove_all(const TaskGraph& tasks, std::string_view what, bool expect_no_warning) {
-  for (const Packer packer : {Packer::kRoundRobin, Packer::kCriticalPath, Packer::kLongestTail, Packer::kInsertion}) {
+  for (const Packer packer : kPackers) {
     for (const uint32_t workers : {1U, 3U, 7U, 132U, 148U}) {
       const auto plan = pack(tasks, *find_target("h200"), {packer, workers});
       ASSERT_TRUE(plan) << plan.error().to_string();
