@@ -154,25 +154,30 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     __syncwarp();
   }
 
-  // Where the logits of key page `i` of the tile go. Of the four lanes of a key the first stores it, the second the one
-  // 8 further.
+  // Where the logits of key page `i` of the tile go. A lane's keys are `at` and the one 8 further; the four lanes of a
+  // quad have the same ones.
   struct ScorePlace {
-    float* out;  // of the tile's first token
-    uint32_t columns, row_count, at;
-    bool is_mine;
+    float* out;  // of the tile's first token, key `at`
+    uint32_t columns, row_count, at, end;
 
     __device__ ScorePlace(const MegaContext& c, const Tile& t, uint32_t i)
         : columns(t.s.columns),
           row_count(t.p.row_count),
-          at(t.p.kv_begin + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 4 * 8),
-          is_mine(lane_index() % 4 < 2 && at < t.write_end()) {
+          at(t.p.kv_begin + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4),
+          end(t.write_end()) {
       out = c.operand<float>(ops::kIndexerScoreLogits) + uint64_t{t.p.row_begin} * columns + at;
     }
+    // Of key `at` + `ahead` and a token that sees `length` keys.
+    __device__ void store(uint32_t token, uint32_t ahead, float v, int32_t length) const {
+      if (static_cast<int32_t>(at + ahead) >= length) v = -__int_as_float(0x7f800000);
+      if (token < row_count && at + ahead < end) out[uint64_t{token} * columns + ahead] = v;
+    }
+    // The first lane of a quad the first key, the second the other one.
     __device__ void fill() const {
-      float* to = out;
+      const uint32_t ahead = lane_index() % 4 * 8;
+      if (ahead > 8) return;
 #pragma unroll 1
-      for (uint32_t token = 0; token < row_count; ++token, to += columns)
-        if (is_mine) *to = -__int_as_float(0x7f800000);
+      for (uint32_t token = 0; token < row_count; ++token) store(token, ahead, 0.0F, 0);
     }
   };
 
@@ -181,21 +186,21 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
                                                     const ScorePlace& to) {
     const Arguments& a = arguments(c);
     const float* buffer = c.s.x_scales[c.scale_buffer()];
-    const uint32_t key = threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + lane_index() % 2 * 8;  // the one that it stores
     float d[kScorePairs / 2];
     start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
-    const float scale = buffer[kScorePairs + i * kPageKeys + key];
     wgmma_wait<0>();
     wgmma_hold(d);
     if (i % 2 != 0) c.release_page(page);
     // Tiles of eight pairs of a token: a power of two, and the compiler knows that it is the same in all lanes.
     const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
+    if (tiles == 4) return store_all<4>(c, buffer, i, d, to);
+    if (tiles == 8) return store_all<2>(c, buffer, i, d, to);
+    const bool is_odd = lane_index() % 2 != 0;
+    const float scale = key_scale(buffer, i, is_odd ? 8 : 0);
     const float2* weights = reinterpret_cast<const float2*>(buffer);
     uint32_t token = 0;
-    float* out = to.out;
     float sums[2] = {};
-    // Code for some tiles, which moves the products of later ones to its registers: code for all of them takes longer
-    // to be fetched than to run.
+    // Code for some tiles, which moves the products of later ones to its registers.
 #pragma unroll 1
     for (uint32_t done = 0; token < to.row_count; weights += 4 * kTilesAtOnce) {
       // First of all: between the branches below the compiler would wait for each of them.
@@ -207,17 +212,45 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
         add_pairs(w[j], d, j, sums);
         if ((++done & (tiles - 1)) != 0) continue;
         // What a key's four lanes have is added in the order of store_scores(); each lane keeps one of its two keys.
-        const bool is_odd = lane_index() % 2 != 0;
         float v = (is_odd ? sums[1] : sums[0]) + __shfl_xor_sync(0xffffffffU, is_odd ? sums[0] : sums[1], 1);
         v = (v + __shfl_xor_sync(0xffffffffU, v, 2)) * scale;
-        if (static_cast<int32_t>(to.at) >= a.lengths[token % kMaxTokens]) v = -__int_as_float(0x7f800000);
-        if (to.is_mine && token < to.row_count) *out = v;
+        if (lane_index() % 4 < 2) to.store(token, is_odd ? 8 : 0, v, a.lengths[token % kMaxTokens]);
         ++token;
-        out += to.columns;
         sums[0] = sums[1] = 0.0F;
       }
 #pragma unroll
       for (int k = 0; k < kScorePairs / 2 - 4 * kTilesAtOnce; ++k) d[k] = d[k + 4 * kTilesAtOnce];
+    }
+  }
+
+  // Of key page i: that of the lane's first key, or the one `ahead` keys behind it.
+  __device__ static float key_scale(const float* buffer, uint32_t i, uint32_t ahead) {
+    return buffer[kScorePairs + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + ahead];
+  }
+  // The rest of score_keys() for kTokens tokens, all of the tile's: without the branches and moves of the code for any
+  // number, which take as long as everything else. As in indexer_score.cuh, each lane stores one of four tokens, for
+  // its two keys.
+  template <int kTokens>
+  __device__ __forceinline__ static void store_all(MegaContext& c, const float* buffer, uint32_t i,
+                                                   const float (&d)[kScorePairs / 2], const ScorePlace& to) {
+    static_assert(kTokens <= 4);
+    constexpr int kTiles = kScorePairs / 8 / kTokens;  // of a token
+    const float2* weights = reinterpret_cast<const float2*>(buffer);
+    float sums[4][2] = {};
+#pragma unroll
+    for (int j = 0; j < kTokens * kTiles; ++j) add_pairs(weights[4 * j + lane_index() % 4], d, j, sums[j / kTiles]);
+    const uint32_t token = lane_index() % 4;
+    const int32_t length = arguments(c).lengths[token];
+    const bool is_odd = (token & 1) != 0;
+    const bool is_high = (token & 2) != 0;
+#pragma unroll
+    for (int r = 0; r < 2; ++r) {
+      const float low = (is_odd ? sums[1][r] : sums[0][r]) +
+                        __shfl_xor_sync(0xffffffffU, is_odd ? sums[0][r] : sums[1][r], 1);
+      const float high = (is_odd ? sums[3][r] : sums[2][r]) +
+                         __shfl_xor_sync(0xffffffffU, is_odd ? sums[2][r] : sums[3][r], 1);
+      const float sum = (is_high ? high : low) + __shfl_xor_sync(0xffffffffU, is_high ? low : high, 2);
+      to.store(token, 8 * r, sum * key_scale(buffer, i, 8 * r), length);
     }
   }
 
