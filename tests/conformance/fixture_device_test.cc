@@ -5,10 +5,13 @@
 #include <string>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "backends/cuda_common/driver.h"
 #include "backends/cuda_graph/prepare.h"
+#include "backends/cuda_mega/mega_image.h"
+#include "backends/cuda_mega/mega_plan.h"
 #include "conformance/fixture.h"
 #include "launch/launch_plan.h"
 
@@ -78,6 +81,16 @@ TEST_P(FixtureOnDevice, EveryBackendAgreesAndAllGiveTheSameBits) {
       EXPECT_LE(d.measured, d.limit) << d.tensor;
     }
   }
+}
+
+// The persistent kernel has no generic device ops: it refuses what its ops cannot do, by name.
+TEST_P(FixtureOnDevice, ThePersistentKernelNamesTheOpThatItCannotDo) {
+  const auto plan = build_mega_plan(fixture_->graph, fixture_->inputs.shapes);
+  ASSERT_TRUE(plan) << plan.error().to_string();
+  const auto image = cuda_mega::make_mega_image(*plan);
+  ASSERT_FALSE(image);
+  EXPECT_EQ(image.error().code, ErrorCode::kUnsupported);
+  EXPECT_THAT(image.error().message, testing::HasSubstr("'B0.finalize' (qkv_a.finalize)"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FixtureOnDevice,

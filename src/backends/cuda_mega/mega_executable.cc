@@ -34,8 +34,8 @@ MegaExecutable::MegaExecutable(std::shared_ptr<const KernelPlan> plan, std::shar
       code_(std::move(code)),
       options_(options),
       image_(std::move(image)) {
-  if (options_.deadline.count() == 0)
-    options_.deadline = options_.lose_signals_of == abi::kNoTask ? kDeadline : kInjectedDeadline;
+  const bool has_fault = options_.lose_signals_of != abi::kNoTask || options_.lose_results_of != abi::kNoTask;
+  if (options_.deadline.count() == 0) options_.deadline = has_fault ? kInjectedDeadline : kDeadline;
 }
 
 Result<std::unique_ptr<MegaExecutable>> MegaExecutable::create(std::shared_ptr<const KernelPlan> plan,
@@ -81,6 +81,7 @@ Status MegaExecutable::allocate() {
   params_.stop = reinterpret_cast<uint32_t*>(state_.get() + stop_at_);
   params_.deadline_ns = static_cast<uint64_t>(std::chrono::nanoseconds(options_.deadline).count());
   params_.lose_signals_of = options_.lose_signals_of;
+  params_.lose_results_of = options_.lose_results_of;
   if (options_.is_empty) params_.depth = 0;
   if (options_.with_trace) {
     const size_t trace_bytes = num_workers * plan_->queue_depth * sizeof(abi::MegaTraceRecord);

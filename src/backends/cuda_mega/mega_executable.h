@@ -24,8 +24,9 @@ inline constexpr std::chrono::milliseconds kInjectedDeadline{1000};
 
 struct MegaRunOptions {
   std::chrono::milliseconds deadline{0};  // of one wait on the device; 0: kDeadline, or kInjectedDeadline
-  // Fault injection: this task's signals never arrive.
+  // Fault injection: this task's signals never arrive; this one's consumers never say that they are done.
   uint32_t lose_signals_of = abi::kNoTask;
+  uint32_t lose_results_of = abi::kNoTask;
   // A cooperative launch starts when all CTAs find a place, whatever else runs; an ordinary one rests on having the
   // SMs to itself.
   bool is_cooperative = true;

@@ -82,6 +82,7 @@ TEST_F(MegaTest, OneCooperativeNodeWithAllParameters) {
   EXPECT_EQ(p.num_workers, 7U);
   EXPECT_EQ(p.deadline_ns, 2000000000U);
   EXPECT_EQ(p.lose_signals_of, abi::kNoTask);
+  EXPECT_EQ(p.lose_results_of, abi::kNoTask);
   EXPECT_EQ(p.trace, nullptr);
   for (uint32_t row = 0; row < plan_->operand_rows.size(); ++row) {
     for (uint32_t slot = 0; slot < abi::kOperandSlots; ++slot) {

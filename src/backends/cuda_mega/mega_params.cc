@@ -14,6 +14,7 @@ void fill_static_params(const KernelPlan& plan, const MegaImage& image, abi::Meg
   params.depth = plan.queue_depth;
   params.num_workers = plan.num_workers;
   params.lose_signals_of = abi::kNoTask;
+  params.lose_results_of = abi::kNoTask;
 }
 
 Status fill_addresses(const cuda::DriverApi& api, const MegaImage& image, const cuda::DeviceTensors& tensors,

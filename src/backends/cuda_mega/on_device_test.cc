@@ -89,9 +89,14 @@ class MegaOnDevice : public testing::Test {
     EXPECT_TRUE(code) << code.error().to_string();
     return cuda_graph::CudaGraphExecutable::create(plan, std::move(*code)).value();
   }
-  Status fill(cuda::DeviceExecutable& exec, const Shape& s, uint64_t seed) {
-    const auto inputs =
+  // `is_ragged`: rows see anything from nothing to the whole context instead of all that is there.
+  Status fill(cuda::DeviceExecutable& exec, const Shape& s, uint64_t seed, bool is_ragged = false) {
+    auto inputs =
         MEGARTP_TRY(glm52::synth_inputs(config(), {}, glm52::decode_shapes(s.m, s.kv, s.requests).value(), seed));
+    if (is_ragged) {
+      auto* lengths = reinterpret_cast<int32_t*>(inputs.tensors.at("context_lens").bytes.get());
+      for (int64_t i = 0; i < s.m; ++i) lengths[i] = static_cast<int32_t>(lengths[i] * (i % 5) / 4);
+    }
     for (const cuda::TensorUse& use : exec.tensors().uses()) {
       const cuda::DeviceTensor* t = exec.tensors().find(use.tensor.name);
       if (!t->is_external || !t->is_used()) continue;
@@ -148,6 +153,20 @@ TEST_F(MegaOnDevice, TwentyShapesHaveOneCubinAndTheBitsOfCmp) {
   }
   EXPECT_EQ(num_loaded_, 1) << "one kernel runs all plans";
   EXPECT_LE(code_->stats().num_compiled, 1U);
+}
+
+TEST_F(MegaOnDevice, RaggedLengthsHaveTheBitsOfCmp) {
+  for (const Shape& s : {Shape{1, 300, 1}, Shape{5, 65, 2}, Shape{16, 8192, 2}, Shape{33, 2049, 3}}) {
+    SCOPED_TRACE(testing::Message() << "M=" << s.m << " KV=" << s.kv << " R=" << s.requests);
+    const auto mega = make_mega(plan_of(s));
+    ASSERT_NE(mega, nullptr);
+    const auto cmp = make_graph(s, LaunchMode::kCmp);
+    ASSERT_OK(fill(*mega, s, 4, true));
+    ASSERT_OK(fill(*cmp, s, 4, true));
+    ASSERT_OK(run(*mega));
+    ASSERT_OK(run(*cmp));
+    expect_same_bits(*mega, *cmp);
+  }
 }
 
 TEST_F(MegaOnDevice, AnyNumberOfWorkersAndReplays) {
@@ -247,6 +266,38 @@ TEST_F(MegaOnDevice, ALostSignalIsANamedErrorAndTheNextRunWorks) {
     ASSERT_OK(run(*good));
     // The same executable goes on too: it fails again, by name, since its signals stay lost.
     EXPECT_EQ(run(*bad).error().code, ErrorCode::kDeadlock);
+  }
+}
+
+// A role that waits for another one of its own worker, not for an event: the record names the task and who gave up.
+TEST_F(MegaOnDevice, ResultsThatNeverComeAreANamedTimeoutAndTheNextRunWorks) {
+  const Shape s{16, 1024, 2};
+  const auto plan = plan_of(s);
+  const auto good = make_mega(plan);
+  ASSERT_NE(good, nullptr);
+  ASSERT_OK(fill(*good, s, 2));
+  const auto last = std::ranges::find_if(plan->instructions, [](const abi::Instruction& i) {
+    return i.opcode != abi::kOpcodeNoOp && abi::num_signals(i) == 0;
+  });
+  ASSERT_NE(last, plan->instructions.end());
+  for (const uint32_t lost : {last->task_id, 0U}) {
+    SCOPED_TRACE(lost);
+    MegaRunOptions options;
+    options.lose_results_of = lost;
+    options.deadline = std::chrono::milliseconds(300);
+    const auto bad = make_mega(plan, options);
+    ASSERT_NE(bad, nullptr);
+    ASSERT_OK(fill(*bad, s, 2));
+    const auto begin = std::chrono::steady_clock::now();
+    const Status status = run(*bad);
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(3));
+    ASSERT_FALSE(status);
+    EXPECT_THAT(status.error().message, HasSubstr(testing::PrintToString(lost)));
+    // Nobody waits for the last task; others see first that task 0 does not signal.
+    EXPECT_EQ(status.error().code, lost == 0 ? ErrorCode::kDeadlock : ErrorCode::kTimeout) << status.error().to_string();
+    ASSERT_NE(bad->fault(), nullptr);
+    ASSERT_OK(good->poison());
+    ASSERT_OK(run(*good));
   }
 }
 

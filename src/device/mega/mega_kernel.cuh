@@ -279,7 +279,8 @@ __device__ __forceinline__ void run_consumer(MegaContext& c) {
     c.wait_inputs_ready();
     __syncwarp();
     // release: what this warp has stored, to the publisher.
-    if (lane_index() == 0) mbarrier_arrive(&c.s.bar.done[c.slot()]);
+    if (lane_index() == 0 && c.instruction().task_id != c.p.lose_results_of)
+      mbarrier_arrive(&c.s.bar.done[c.slot()]);
     finish_instruction(c);
   }
 }
