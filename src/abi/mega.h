@@ -65,7 +65,7 @@ struct alignas(64) MegaParams {
   uint32_t depth;        // instructions of a queue
   uint32_t num_workers;
   uint32_t lose_signals_of;  // fault injection: the task whose signals never arrive, or kNoTask
-  uint32_t lose_results_of;  // fault injection: the task whose consumers never say that they are done, or kNoTask
+  uint32_t lose_results_of;  // fault injection: the task whose results its publisher never sees, or kNoTask
   uint32_t zero;             // 0, which the kernel's compiler cannot know
 };
 

@@ -24,7 +24,7 @@ inline constexpr std::chrono::milliseconds kInjectedDeadline{1000};
 
 struct MegaRunOptions {
   std::chrono::milliseconds deadline{0};  // of one wait on the device; 0: kDeadline, or kInjectedDeadline
-  // Fault injection: this task's signals never arrive; this one's consumers never say that they are done.
+  // Fault injection: this task's signals never arrive; its worker's publisher never sees this one's results.
   uint32_t lose_signals_of = abi::kNoTask;
   uint32_t lose_results_of = abi::kNoTask;
   // A cooperative launch starts when all CTAs find a place, whatever else runs; an ordinary one rests on having the

@@ -294,7 +294,8 @@ TEST_F(MegaOnDevice, ResultsThatNeverComeAreANamedTimeoutAndTheNextRunWorks) {
     ASSERT_FALSE(status);
     EXPECT_THAT(status.error().message, HasSubstr(testing::PrintToString(lost)));
     // Nobody waits for the last task; others see first that task 0 does not signal.
-    EXPECT_EQ(status.error().code, lost == 0 ? ErrorCode::kDeadlock : ErrorCode::kTimeout) << status.error().to_string();
+    EXPECT_EQ(status.error().code, lost == 0 ? ErrorCode::kDeadlock : ErrorCode::kTimeout)
+        << status.error().to_string();
     ASSERT_NE(bad->fault(), nullptr);
     ASSERT_OK(good->poison());
     ASSERT_OK(run(*good));

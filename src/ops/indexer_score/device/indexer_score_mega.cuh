@@ -245,10 +245,10 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     const bool is_high = (token & 2) != 0;
 #pragma unroll
     for (int r = 0; r < 2; ++r) {
-      const float low = (is_odd ? sums[1][r] : sums[0][r]) +
-                        __shfl_xor_sync(0xffffffffU, is_odd ? sums[0][r] : sums[1][r], 1);
-      const float high = (is_odd ? sums[3][r] : sums[2][r]) +
-                         __shfl_xor_sync(0xffffffffU, is_odd ? sums[2][r] : sums[3][r], 1);
+      const float low =
+          (is_odd ? sums[1][r] : sums[0][r]) + __shfl_xor_sync(0xffffffffU, is_odd ? sums[0][r] : sums[1][r], 1);
+      const float high =
+          (is_odd ? sums[3][r] : sums[2][r]) + __shfl_xor_sync(0xffffffffU, is_odd ? sums[2][r] : sums[3][r], 1);
       const float sum = (is_high ? high : low) + __shfl_xor_sync(0xffffffffU, is_high ? low : high, 2);
       to.store(token, 8 * r, sum * key_scale(buffer, i, 8 * r), length);
     }
