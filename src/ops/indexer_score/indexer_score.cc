@@ -43,9 +43,9 @@ uint32_t num_tiles_of(const RowBlock& b, int64_t task_tokens) {
 }
 // Keys of a tile on a GPU: as few as give no more tiles than kTilesPerWorker asks for.
 int64_t gpu_task_tokens(std::span<const RowBlock> blocks, int64_t num_sms) {
-  // Two tiles fit the ring of pages, so that the next one's keys come while this one's are worked on: q, and two key
-  // pages in each further page.
-  constexpr int64_t kMostTokens = (abi::kMegaPages / 2 - 1) * 2 * kPageTokens;
+  // A tile and the next one's q fit the ring of pages: q, and two key pages in each further page. The next one's keys
+  // come while this one's pages are given back.
+  constexpr int64_t kMostTokens = (abi::kMegaPages - 2) * 2 * kPageTokens;
   static_assert(kMostTokens <= device::kScoreTilePages * kPageTokens);
   for (int64_t tokens = kShortTaskTokens; tokens < kMostTokens; tokens += kShortTaskTokens) {
     int64_t tiles = 0;

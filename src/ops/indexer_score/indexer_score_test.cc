@@ -218,8 +218,8 @@ TEST(IndexerScore, CutsGlm52Into64Tiles) {
   EXPECT_EQ((*lower_last_op(glm52_graph(64), glm52_shapes(), FinalizerMode::kFused))[0]->num_tiles, 128U);
 }
 
-// Tiles of 128 keys while there are no more than two a worker, of which an SM has two; then of 256: two such tiles fit
-// the pages of a worker.
+// Tiles of 128 keys while there are no more than two a worker, of which an SM has two; then longer ones, up to 512:
+// such a tile and the next one's q fit the pages of a worker.
 TEST(IndexerScore, GpuPlansHaveLongerTilesForLongContexts) {
   const OpGraph graph = glm52_graph(32);
   const auto tiles = [&](int32_t m, int32_t kv) {
@@ -228,22 +228,22 @@ TEST(IndexerScore, GpuPlansHaveLongerTilesForLongContexts) {
   EXPECT_EQ(tiles(16, 8192), 4U * 64U);
   EXPECT_EQ(tiles(16, 16896), 4U * 132U);
   EXPECT_EQ(tiles(16, 16960), 4U * 67U);  // 256 keys: the last tile has 64
-  EXPECT_EQ(tiles(16, 131072), 4U * 512U);
+  EXPECT_EQ(tiles(16, 131072), 4U * 256U);
   EXPECT_EQ(tiles(64, 8192), 16U * 32U);
-  EXPECT_EQ(tiles(256, 131072), 64U * 512U);
-  EXPECT_EQ(tiles(2, 131072), 2U * 512U);
+  EXPECT_EQ(tiles(256, 131072), 64U * 256U);
+  EXPECT_EQ(tiles(2, 131072), 2U * 256U);  // 512 keys; of 384 there would be 2 * 342
 }
 
 TEST(IndexerScore, TilesOf256KeysHaveTheBitsOfThoseOf512) {
   std::vector<int32_t> lens;
-  for (int32_t i = 0; i < 202; ++i) lens.push_back(550 + i % 91);
+  for (int32_t i = 0; i < 120; ++i) lens.push_back(550 + i % 91);
   OpCase c = score_case({128, 1, {lens, {5}}});  // each row a block
   for (OpInput& in : c.inputs) in.tracked = false;
   const OpResult cpu = run_op_tiles(c, FinalizerMode::kTasks, 1);
   c.num_sms = 100;
   const OpResult gpu = run_op_tiles(c, FinalizerMode::kTasks, 1);
-  EXPECT_EQ(cpu.num_tiles, 202U * 2U + 1U);
-  EXPECT_EQ(gpu.num_tiles, 202U * 3U + 1U);
+  EXPECT_EQ(cpu.num_tiles, 120U * 2U + 1U);
+  EXPECT_EQ(gpu.num_tiles, 120U * 3U + 1U);
   EXPECT_EQ(std::memcmp(cpu.outputs[0].bytes.data(), gpu.outputs[0].bytes.data(), cpu.outputs[0].bytes.size()), 0);
 }
 
