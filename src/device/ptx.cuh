@@ -7,6 +7,12 @@ namespace megartp::device {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 __device__ inline uint32_t lane_index() { return threadIdx.x & 31U; }
+// The same number, but the compiler cannot know: it computes what follows from it where that is needed, and not once
+// before a loop around it, in registers that everything else in the loop then lacks.
+__device__ inline uint32_t opaque(uint32_t x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
 // The same in all lanes, and the compiler knows it.
 __device__ inline uint32_t warp_index() { return __shfl_sync(0xffffffffU, threadIdx.x / 32, 0); }
 __device__ inline uint64_t global_timer() {

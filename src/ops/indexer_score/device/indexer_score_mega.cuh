@@ -80,18 +80,10 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     c.wait_inputs_ready();
     c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
     c.wait_page_full(c.pages);
+    if (end != 0) score_pages(c, t, end);
+    // Columns behind the last key.
 #pragma unroll 1
-    for (uint32_t i = 0; i < end || t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) {
-      const ScorePlace to(c, t, i);
-      const PageCursor page = c.pages.plus(i < end ? 1 + i / 2 : 0);
-      if (i < end && i % 2 == 0) c.wait_page_full(page);
-      if (i < t.key_pages() && arguments(c).pages[i] >= 0) {
-        score_keys(c, t, i, page, to);
-      } else {
-        if (i < end && i % 2 != 0) c.release_page(page);
-        to.fill();
-      }
-    }
+    for (uint32_t i = end; t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) ScorePlace(c, t, i).fill();
     c.release_page(c.pages);
     if (lane_index() == 0) mbarrier_arrive(&c.s.bar.scales_empty[buffer]);
   }
@@ -181,20 +173,70 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     }
   };
 
-  // Key page `i`, which is in the cache.
-  __device__ __forceinline__ static void score_keys(MegaContext& c, const Tile& t, uint32_t i, const PageCursor& page,
-                                                    const ScorePlace& to) {
-    const Arguments& a = arguments(c);
-    const float* buffer = c.s.x_scales[c.scale_buffer()];
-    float d[kScorePairs / 2];
-    start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
-    wgmma_wait<0>();
-    wgmma_hold(d);
-    if (i % 2 != 0) c.release_page(page);
+  // Key pages 0 .. end - 1, two a page of the ring.
+  __device__ __forceinline__ static void score_pages(MegaContext& c, const Tile& t, uint32_t end) {
     // Tiles of eight pairs of a token: a power of two, and the compiler knows that it is the same in all lanes.
     const uint32_t tiles = __shfl_sync(0xffffffffU, t.s.heads / 8, 0);
-    if (tiles == 4) return store_all<4>(c, buffer, i, d, to);
-    if (tiles == 8) return store_all<2>(c, buffer, i, d, to);
+    float d[kScorePairs / 2];
+    start_keys(c, 0, end, d);
+    if (tiles != 4 && tiles != 8) return score_any_heads(c, t, tiles, end, d);
+    const float* buffer = c.s.x_scales[c.scale_buffer()];
+    // While the sums of a page are exchanged and stored, the products of the next one run.
+#pragma unroll 1
+    for (uint32_t i = 0; i < end; ++i) {
+      wgmma_wait<0>();
+      wgmma_hold(d);
+      if (i % 2 != 0) c.release_page(c.pages.plus(1 + i / 2));
+      float sums[4][2] = {};
+      if (tiles == 4)
+        add_all<4>(buffer, d, sums);
+      else
+        add_all<2>(buffer, d, sums);
+      start_keys(c, i + 1, end, d);
+      const ScorePlace to(c, t, i);
+      if (is_there(c, t, i))
+        store_all(c, buffer, i, sums, to);
+      else
+        to.fill();
+    }
+    wgmma_wait<0>();
+    wgmma_hold(d);
+  }
+  __device__ static bool is_there(MegaContext& c, const Tile& t, uint32_t i) {
+    return i < t.key_pages() && arguments(c).pages[i] >= 0;
+  }
+  // Starts the products of key page `i`; those of one that is not in the cache, and of `end`, which nobody looks at: with
+  // a branch around them the compiler would have each of them wait for the one before it.
+  __device__ __forceinline__ static void start_keys(MegaContext& c, uint32_t i, uint32_t end,
+                                                    float (&d)[kScorePairs / 2]) {
+    const PageCursor page = c.pages.plus(i < end ? 1 + i / 2 : 0);
+    if (i < end && i % 2 == 0) c.wait_page_full(page);
+    start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
+  }
+
+  // As score_pages(), whose first page is on its way.
+  __device__ __forceinline__ static void score_any_heads(MegaContext& c, const Tile& t, uint32_t tiles, uint32_t end,
+                                                         float (&d)[kScorePairs / 2]) {
+    const float* buffer = c.s.x_scales[c.scale_buffer()];
+#pragma unroll 1
+    for (uint32_t i = 0; i < end; ++i) {
+      wgmma_wait<0>();
+      wgmma_hold(d);
+      if (i % 2 != 0) c.release_page(c.pages.plus(1 + i / 2));
+      const ScorePlace to(c, t, i);
+      if (is_there(c, t, i))
+        score_any(c, tiles, buffer, i, d, to);
+      else
+        to.fill();
+      start_keys(c, i + 1, end, d);
+    }
+    wgmma_wait<0>();
+    wgmma_hold(d);
+  }
+  // Key page `i`, of any number of heads.
+  __device__ __forceinline__ static void score_any(MegaContext& c, uint32_t tiles, const float* buffer, uint32_t i,
+                                                   float (&d)[kScorePairs / 2], const ScorePlace& to) {
+    const Arguments& a = arguments(c);
     const bool is_odd = lane_index() % 2 != 0;
     const float scale = key_scale(buffer, i, is_odd ? 8 : 0);
     const float2* weights = reinterpret_cast<const float2*>(buffer);
@@ -227,18 +269,20 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
   __device__ static float key_scale(const float* buffer, uint32_t i, uint32_t ahead) {
     return buffer[kScorePairs + i * kPageKeys + threadIdx.x / 32 % 4 * 16 + lane_index() / 4 + ahead];
   }
-  // The rest of score_keys() for kTokens tokens, all of the tile's: without the branches and moves of the code for any
-  // number, which take as long as everything else. As in indexer_score.cuh, each lane stores one of four tokens, for
-  // its two keys.
+  // Adds up what this lane has of kTokens tokens, all of the tile's: without the branches and moves of the code for any
+  // number, which take as long as everything else.
   template <int kTokens>
-  __device__ __forceinline__ static void store_all(MegaContext& c, const float* buffer, uint32_t i,
-                                                   const float (&d)[kScorePairs / 2], const ScorePlace& to) {
+  __device__ __forceinline__ static void add_all(const float* buffer, const float (&d)[kScorePairs / 2],
+                                                 float (&sums)[4][2]) {
     static_assert(kTokens <= 4);
     constexpr int kTiles = kScorePairs / 8 / kTokens;  // of a token
     const float2* weights = reinterpret_cast<const float2*>(buffer);
-    float sums[4][2] = {};
 #pragma unroll
     for (int j = 0; j < kTokens * kTiles; ++j) add_pairs(weights[4 * j + lane_index() % 4], d, j, sums[j / kTiles]);
+  }
+  // As in indexer_score.cuh, each lane stores one of four tokens, for its two keys.
+  __device__ __forceinline__ static void store_all(MegaContext& c, const float* buffer, uint32_t i,
+                                                   const float (&sums)[4][2], const ScorePlace& to) {
     const uint32_t token = lane_index() % 4;
     const int32_t length = arguments(c).lengths[token];
     const bool is_odd = (token & 1) != 0;

@@ -4,7 +4,7 @@
 // agree: a lane (g = lane / 4, q = lane % 4) holds 16 bytes of 4 rows a step: rows d = 16 step + 4 q + i, columns n =
 // 16 g + j, and uses byte j of them in tile j. The four quarters' sums are added in ascending order.
 //
-// The 16 tiles are done in two halves, one after the other or by four warps each: column c of tile 8 half + j is n =
+// The 16 tiles are done in two halves, one after the other: column c of tile 8 half + j is n =
 // 16 c + 8 half + j.
 #pragma once
 
@@ -19,17 +19,15 @@ inline constexpr int kAbsorbTiles = 8;  // of a half
 __device__ inline uint32_t absorb_word(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
-__device__ inline uint32_t absorb_word(const uint2& v, int i) { return i == 0 ? v.x : v.y; }
 
 // Weights of a warp as BF16 fragments: kSteps steps of 16 d, kTiles tiles.
 template <int kSteps, int kTiles>
 struct AbsorbWeights {
   uint32_t b[kSteps][kTiles][2];
 
-  // bytes[i]: kTiles columns (a uint2 or uint4) of row 16 step + 4 q + i, to be scaled by scale[i].
-  template <class Bytes>
-  __device__ void convert(int step, const Bytes (&bytes)[4], const float (&scale)[4]) {
-    static_assert(sizeof(Bytes) == kTiles);
+  // bytes[i]: kTiles columns of row 16 step + 4 q + i, to be scaled by scale[i].
+  __device__ void convert(int step, const uint4 (&bytes)[4], const float (&scale)[4]) {
+    static_assert(sizeof(uint4) == kTiles);
 #pragma unroll
     for (int j = 0; j < kTiles; j += 2) {
       float2 w[4];
@@ -77,11 +75,12 @@ struct AbsorbDenseSums {
   }
 };
 
-// half_sums: shared memory of Sums::kFloats.
+// half_sums: shared memory of Sums::kFloats. thread: its index.
 template <class Sums>
-__device__ inline void absorb_store_sums(float* half_sums, uint32_t quarter, const float (&sums)[kAbsorbTiles][4]) {
-  const uint32_t g = lane_index() / 4;
-  const uint32_t c = lane_index() % 4 * 2;
+__device__ inline void absorb_store_sums(float* half_sums, uint32_t thread, const float (&sums)[kAbsorbTiles][4]) {
+  const uint32_t quarter = thread / 32;
+  const uint32_t g = thread % 32 / 4;
+  const uint32_t c = thread % 4 * 2;
 #pragma unroll
   for (int j = 0; j < kAbsorbTiles; ++j) {
     *reinterpret_cast<float2*>(half_sums + Sums::at(quarter, g, j, c)) = float2{sums[j][0], sums[j][1]};

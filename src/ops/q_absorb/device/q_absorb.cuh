@@ -83,7 +83,7 @@ __global__ void __maxnreg__(kHasMore ? 232 : 200) q_absorb(const __grid_constant
       // The next tokens, on their way while these are added up.
       if (kHasMore && half == 1) load(m_begin + gridDim.y * 16);
       __syncthreads();  // everybody has read what stood there before
-      absorb_store_sums<AbsorbPaddedSums>(half_sums, threadIdx.x / 32, sums);
+      absorb_store_sums<AbsorbPaddedSums>(half_sums, threadIdx.x, sums);
       __syncthreads();
       const uint4 v = absorb_add_quarters<AbsorbPaddedSums>(half_sums, token, c);
       const uint32_t n = c * 16 + half * 8;

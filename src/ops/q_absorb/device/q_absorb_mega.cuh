@@ -2,7 +2,7 @@
 // of q_absorb.cuh, so the bits are.
 //
 // Four pages: two of the weight's rows d, 128 a page, each 128 columns in 128-byte swizzle; two for the quarters' sums,
-// of one half of the columns each. Consumer warp w has quarter w of d. Registers hold the weights of a half.
+// of one half of the columns each. Consumer warp w has quarter w of d, whose weights stay in registers for all rows.
 //
 // map(0): kv_b, box of 64 rows of 128 bytes.
 #pragma once
@@ -57,36 +57,38 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
     wait_weights(c);
-    uint2 low[kAbsorbMaxSteps];
-    uint2 high[kAbsorbMaxSteps];
-    // Sixteen rows, two halves of the columns each. A loop that stays one: fetching code takes longer than running it.
+    Weights w;
+    take_weights(c, t, w);
 #pragma unroll 1
-    for (uint32_t i = 0; i < 2 * ceil_div(t.p.row_count, 16); ++i) {
-      const uint32_t m = i / 2 * 16;
-      const uint32_t half = i % 2;
-      Weights w;
-      take_weights(c, t, half, w);
-      if (half == 0) {
-        const Tokens tokens(c, t, m);
-        c.wait_inputs_ready();
-        tokens.load(low, high);
-        __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
+    for (uint32_t m = 0; m < t.p.row_count; m += 16) {
+      uint2 low[kAbsorbMaxSteps];
+      uint2 high[kAbsorbMaxSteps];
+      const Tokens tokens(c, t, m);
+      c.wait_inputs_ready();
+      tokens.load(low, high);
+      __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
+      // The rows before these are added up while they come.
+      if (m != 0) {
+        c.sync_consumers();
+        store_tokens(c, t, m - 16);
+        c.sync_consumers();  // everybody has read the sums
       }
-      float sums[kAbsorbTiles][4] = {};
-      w.multiply(t.steps(), 0, low, high, sums);
-      c.wait_page_full(c.pages.plus(kWeightPages + half));
-      absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), threadIdx.x / 32, sums);
-      if (half == 0) continue;
-      c.sync_consumers();
-      store_tokens(c, t, m);
-      if (m + 16 < t.p.row_count) c.sync_consumers();  // everybody has read the sums
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        float sums[kAbsorbTiles][4] = {};
+        w.multiply(t.steps(), half * kAbsorbTiles, low, high, sums);
+        c.wait_page_full(c.pages.plus(kWeightPages + half));
+        absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), opaque(threadIdx.x), sums);
+      }
     }
+    c.sync_consumers();
+    store_tokens(c, t, (t.p.row_count - 1) / 16 * 16);
     fence_async_shared();  // the next to write the pages is the copy engine
     for (uint32_t i = 0; i < kPages; ++i) c.release_page(c.pages.plus(i));
   }
 
  private:
-  using Weights = AbsorbWeights<kAbsorbMaxSteps, kAbsorbTiles>;
+  using Weights = AbsorbWeights<kAbsorbMaxSteps, 2 * kAbsorbTiles>;
   static constexpr uint32_t kPages = kAbsorbPages;
   static constexpr uint32_t kWeightPages = kAbsorbWeightPages;
   static constexpr uint32_t kBoxBytes = kAbsorbBoxRows * 128;
@@ -148,8 +150,9 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
   }
   // This thread's eight columns of each half, which are neighbours.
   __device__ __forceinline__ static void store_tokens(const MegaContext& c, const Tile& t, uint32_t m) {
-    const uint32_t token = threadIdx.x / 8;
-    const uint32_t column = threadIdx.x % 8;
+    const uint32_t thread = opaque(threadIdx.x);  // 32 addresses of sums follow from it, for all ops
+    const uint32_t token = thread / 8;
+    const uint32_t column = thread % 8;
     uint16_t* out = c.operand<uint16_t>(ops::kQAbsorbQOut) + t.row(m + token) * (t.s.kv_lora + t.s.rope);
 #pragma unroll 1
     for (uint32_t half = 0; half < 2; ++half) {
@@ -163,8 +166,8 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
     for (uint32_t i = 0; i < kWeightPages; ++i) c.wait_page_full(c.pages.plus(i));
   }
-  // A half from the pages into fragments; columns beyond kv_lora are zero there.
-  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, uint32_t half, Weights& w) {
+  // From the pages into fragments; columns beyond kv_lora are zero there.
+  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, Weights& w) {
     const uint8_t* pages[kWeightPages] = {c.page(c.pages), c.page(c.pages.plus(1))};
     const float* scales = c.s.w_scales[c.slot()];
     const uint32_t g = lane_index() / 4;
@@ -172,21 +175,22 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
     const uint32_t in_block = t.first_row() % 128;
     uint32_t column[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i) column[i] = i * 128 + (g ^ ((first_d + i) % 8)) * 16 + half * kAbsorbTiles;
+    for (int i = 0; i < 4; ++i) column[i] = i * 128 + (g ^ ((first_d + i) % 8)) * 16;
 #pragma unroll
     for (int step = 0; step < kAbsorbMaxSteps; ++step) {
-      uint2 bytes[4] = {};
+      uint4 bytes[4] = {};
       float scale[4] = {};
       const uint32_t d = first_d + step * 16;  // of four, which are there or not
       if (step < t.steps() && d < t.s.nope) {
         const uint8_t* rows = (d < kRowsPerPage ? pages[0] : pages[1]) + d % kRowsPerPage * 128;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-          bytes[i] = *reinterpret_cast<const uint2*>(rows + column[i]);
+          bytes[i] = *reinterpret_cast<const uint4*>(rows + column[i]);
           scale[i] = scales[(in_block + d + i) / 128];
         }
       }
       w.convert(step, bytes, scale);
+      __syncwarp();  // one step after the other: bytes and values of all at once need more registers than there are
     }
   }
 };
