@@ -41,7 +41,9 @@ def tidy(build, file):
                            # libstdc++ 12 marks what its own stable_sort calls.
                            "--extra-arg=-Wno-deprecated-declarations",
                            # Precompiled headers of g++ are read as the text that they stand for.
-                           "--extra-arg=-Wno-ignored-gch", file],
+                           "--extra-arg=-Wno-ignored-gch",
+                           # Options of g++ alone (CMakeLists.txt).
+                           "--extra-arg=-Wno-unused-command-line-argument", file],
                           stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     return file, done.returncode, done.stdout, done.stderr, time.monotonic() - begin
 

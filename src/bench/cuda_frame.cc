@@ -48,7 +48,7 @@ Result<OneKernelGraph> one_kernel_graph(const DriverApi& api, cuda::FunctionHand
 }  // namespace
 
 std::vector<codegen::KernelRequest> frame_kernels() {
-  const auto request = [](const char* name, std::string arguments, uint32_t bytes, uint32_t alignment) {
+  const auto request = [](const char* name, const std::string& arguments, uint32_t bytes, uint32_t alignment) {
     codegen::KernelRequest r;
     r.name = name;
     r.header = "device/bench_kernels.cuh";

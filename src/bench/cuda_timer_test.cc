@@ -2,8 +2,8 @@
 // Needs NVRTC, no GPU.
 #include "bench/cuda_timer.h"
 
-#include <stdlib.h>
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 

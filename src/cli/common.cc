@@ -10,6 +10,7 @@
 #include "cli/cli.h"
 #include "cli/trace.h"
 #include "cli/verify.h"
+#include "plan/kernel_plan.h"
 
 namespace megartp::cli {
 

@@ -66,7 +66,7 @@ struct BoxGraph {
     auto stage = std::make_unique<BoxStage>("S" + std::to_string(idx), std::move(tiles), std::move(finals));
     stages.push_back(stage.get());
     tasks.op_names.push_back(stage->name);
-    tasks.op_kinds.push_back("box");
+    tasks.op_kinds.emplace_back("box");
     TaskStage task_stage;
     task_stage.op = static_cast<OpId>(idx);
     task_stage.stage = std::move(stage);

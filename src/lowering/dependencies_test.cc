@@ -19,7 +19,7 @@ Access block(TensorId t, int64_t r0, int64_t r1, int64_t c0, int64_t c1) {
 }
 
 // One tile per row.
-std::vector<BoxTile> row_tiles(int64_t n, std::vector<TensorId> reads, std::vector<TensorId> writes) {
+std::vector<BoxTile> row_tiles(int64_t n, const std::vector<TensorId>& reads, const std::vector<TensorId>& writes) {
   std::vector<BoxTile> tiles;
   for (int64_t i = 0; i < n; ++i) {
     BoxTile tile;

@@ -34,7 +34,7 @@ struct HandGraph {
       task.tile = t;
     }
     tasks.op_names.push_back(name);
-    tasks.op_kinds.push_back("box");
+    tasks.op_kinds.emplace_back("box");
     TaskStage& added = tasks.stages.emplace_back();
     added.op = static_cast<OpId>(tasks.op_names.size() - 1);
     added.first_task = first;

@@ -164,7 +164,7 @@ TEST(CriticalPath, AnIdleWorkerDoesNotTakeTasksOfTheFuture) {
   const Access all = row(a, 0);
   g.add_stage({{{}, {all}}});
   std::vector<BoxTile> tiles(8);
-  for (int64_t i = 0; i < 8; ++i) tiles[i] = {{all}, {row(b, i)}};
+  for (int64_t i = 0; i < 8; ++i) tiles[static_cast<size_t>(i)] = {{all}, {row(b, i)}};
   g.add_stage(std::move(tiles));
   ASSERT_TRUE(g.derive());
   const TargetDesc target = *find_target("h200");

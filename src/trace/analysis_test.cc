@@ -100,10 +100,10 @@ uint64_t end_with_delay(const Trace& t, const Dependencies& deps, uint32_t late_
   for (const uint32_t i : order) {
     uint64_t met = 0;
     if (const uint32_t before = deps.before_on_lane(i); before != kNoTraceTask) met = done[before];
-    for (uint32_t e = 0; e < t.events.size(); ++e)
-      for (const EventWait& w : t.events[e].waits)
+    for (const TraceEvent& event : t.events)
+      for (const EventWait& w : event.waits)
         if (w.task == i)
-          for (const EventSignal& s : t.events[e].signals) met = std::max(met, done[s.task]);
+          for (const EventSignal& s : event.signals) met = std::max(met, done[s.task]);
     done[i] = met + deps.lag_ns(i) + (t.tasks[i].done_ns - t.tasks[i].ready_ns) + (i == late_task ? delay : 0);
     end = std::max(end, done[i]);
   }

@@ -75,7 +75,7 @@ std::map<std::string, Usage> parse_usage(const std::string& log) {
 std::map<std::string, std::vector<DeviceKernel>> distinct_kernels() {
   std::map<std::string, std::vector<DeviceKernel>> by_header;
   std::map<std::string, size_t> seen;
-  for (std::vector<DeviceCase> cases : {layer_cases(), ragged_cases()}) {
+  for (const std::vector<DeviceCase>& cases : {layer_cases(), ragged_cases()}) {
     for (const DeviceCase& c : cases) {
       for (const OpInfo& op : c.graph.ops()) {
         std::vector<DeviceKernel> kernels = kernels_of(c, op.name).value();

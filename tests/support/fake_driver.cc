@@ -7,7 +7,7 @@
 namespace megartp::test {
 namespace {
 
-using namespace cuda;
+using namespace cuda;  // NOLINT(google-build-using-namespace): half of what stands here is from there
 
 FakeDriver* fake = nullptr;
 
@@ -15,6 +15,9 @@ template <class T, class Handle>
 T* real(Handle handle) {
   return reinterpret_cast<T*>(handle);
 }
+
+// Device memory is the host's here.
+void* host(DevicePtr p) { return reinterpret_cast<void*>(p); }
 
 void add_dependency(std::vector<FakeDependency>& list, const FakeDependency& added) {
   for (const FakeDependency& d : list)
@@ -63,12 +66,12 @@ DriverStatus mem_alloc(DevicePtr* out, size_t bytes) {
   return kSuccess;
 }
 DriverStatus mem_free(DevicePtr p) {
-  fake->buffers.erase(reinterpret_cast<void*>(p));
-  std::free(reinterpret_cast<void*>(p));
+  fake->buffers.erase(host(p));
+  std::free(host(p));
   return kSuccess;
 }
 DriverStatus copy(uint64_t to, uint64_t from, size_t bytes) {
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  std::memcpy(host(to), host(from), bytes);
   return kSuccess;
 }
 
@@ -280,7 +283,9 @@ FakeDriver::~FakeDriver() { fake = nullptr; }
 
 bool FakeDriver::enter(const char* call) {
   calls.emplace_back(call);
-  if (fail_at >= 0 && fail_at-- == 0) return false;
+  const bool fails = fail_at == 0;
+  if (fail_at >= 0) --fail_at;
+  if (fails) return false;
   return fail_call != call;
 }
 uint64_t FakeDriver::count(const std::string& call) const {
@@ -333,7 +338,7 @@ void fill_basics(DriverApi& api) {
   FAKE(memcpy_dtoh_async, cuMemcpyDtoHAsync, (void* to, DevicePtr from, size_t n, StreamHandle),
        return copy(reinterpret_cast<uint64_t>(to), from, n))
   FAKE(memset_d8_async, cuMemsetD8Async, (DevicePtr p, unsigned char v, size_t n, StreamHandle),
-       std::memset(reinterpret_cast<void*>(p), v, n);
+       std::memset(host(p), v, n);
        return kSuccess)
 }
 

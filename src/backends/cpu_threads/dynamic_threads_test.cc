@@ -35,7 +35,10 @@ struct Chain {
         x(static_cast<size_t>(rows * kColumns)),
         b(x.size(), to_bf16(1.0F)),
         out(x.size()) {
-    for (size_t i = 0; i < x.size(); ++i) x[i] = to_bf16(static_cast<float>(i / kColumns));
+    for (size_t i = 0; i < x.size(); ++i) {
+      const size_t row = i / kColumns;
+      x[i] = to_bf16(static_cast<float>(row));
+    }
   }
   void bind(Executable& e) {
     ASSERT_TRUE(e.bind("x", x.data(), x.size() * 2));

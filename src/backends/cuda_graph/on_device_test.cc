@@ -331,7 +331,7 @@ TEST_F(OnDevice, TheTraceHasEveryCta) {
     // The clock steps by about a microsecond on some devices.
     constexpr uint64_t kStepNs = 2000;
     for (const size_t before : {0U, 1U, 2U}) EXPECT_GE(kernels[before].done.first_ns + kStepNs, kDelayNs);
-    for (const auto& [before, after] : {std::pair(0, 1), std::pair(0, 2), std::pair(1, 3), std::pair(2, 3)})
+    for (const auto& [before, after] : {std::pair(0U, 1U), std::pair(0U, 2U), std::pair(1U, 3U), std::pair(2U, 3U)})
       EXPECT_GE(kernels[after].inputs.first_ns + kStepNs, kernels[before].done.last_ns) << before << " " << after;
   }
   EXPECT_EQ(output(*exec), expected(input(3)));

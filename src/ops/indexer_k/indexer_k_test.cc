@@ -102,7 +102,8 @@ TEST(IndexerK, WritesOneNormalisedKeyPerSlot) {
   c.inputs[5].fill = fill_const(0);
   c.inputs[7].fill = [](HostBuffer& b) {
     for (size_t i = 0; i < b.count(); ++i) {
-      const double angle = static_cast<double>(i / 64) * 0.1 * static_cast<double>(i % 32);
+      const size_t position = i / 64;
+      const double angle = static_cast<double>(position) * 0.1 * static_cast<double>(i % 32);
       b.as<float>()[i] = static_cast<float>(i % 64 < 32 ? std::cos(angle) : std::sin(angle));
     }
   };

@@ -136,7 +136,7 @@ TEST(IndexerScore, HandlesALongContext) {
 // One key, one row, by hand: negative dots vanish, weights may be negative, the key's scale comes last.
 TEST(IndexerScore, ScoresByHand) {
   OpCase c = score_case({3, 2, {{1}}});
-  const auto fp8 = [](std::vector<float> values) {
+  const auto fp8 = [](const std::vector<float>& values) {
     return [values](HostBuffer& b) {
       for (size_t i = 0; i < values.size(); ++i) b.as<e4m3>()[i] = to_e4m3(values[i]);
     };

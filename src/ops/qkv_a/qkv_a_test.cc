@@ -275,7 +275,7 @@ TEST(QkvA, RefusesInstructionsThatLeaveTheirOperands) {
 }
 
 TEST(QkvA, InferenceNamesWhatIsWrong) {
-  const auto error_of = [](OpCase c) {
+  const auto error_of = [](const OpCase& c) {
     const OpGraph graph = graph_of(c);
     return graph.status() ? std::string("no error") : graph.status().error().to_string();
   };

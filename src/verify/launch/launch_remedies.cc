@@ -1,6 +1,7 @@
 #include "verify/launch/launch_remedies.h"
 
 #include <algorithm>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -76,7 +77,7 @@ class Search {
     std::ranges::sort(edges, {}, [](const Edge* e) { return std::pair(e->from, e->to); });
     for (const Edge* e : edges) after[e->to] |= after[e->from];
     std::ranges::sort(edges, {}, [](const Edge* e) { return std::pair(e->to, e->from); });
-    for (auto it = edges.rbegin(); it != edges.rend(); ++it) before[(*it)->from] |= before[(*it)->to];
+    for (const Edge* e : edges | std::views::reverse) before[e->from] |= before[e->to];
     std::vector<uint32_t> out;
     for (uint32_t n = 0; n < graph_.nodes.size(); ++n)
       if (after[n] != 0 && before[n] != 0 && n != c_.first && n != c_.second) out.push_back(n);

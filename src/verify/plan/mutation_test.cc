@@ -159,7 +159,7 @@ class Mutator {
         noop.join_counter = abi::kNoJoin;
         p.instructions.assign(size_t{p.num_workers} * p.queue_depth, noop);
         for (uint32_t v = 0; v < p.num_workers; ++v)
-          std::ranges::copy(queues[v], p.instructions.begin() + size_t{v} * p.queue_depth);
+          std::ranges::copy(queues[v], p.instructions.begin() + static_cast<ptrdiff_t>(size_t{v} * p.queue_depth));
         add("move " + name(idx) + " to worker " + std::to_string(w) + " slot " + std::to_string(slot), std::move(p));
       }
     }

@@ -1,6 +1,7 @@
 #include "verify/sass/sass_order.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace megartp::sass {
 namespace {
@@ -116,8 +117,7 @@ bool OrderAnalysis::some_thread_waits_before(const std::function<bool(uint32_t)>
   enum Answer : uint8_t { kNoGoal, kUnwaited, kWaits };
   std::vector<uint8_t> answers(flow_.num_nodes(), kNoGoal);
   const auto& order = flow_.order();
-  for (auto it = order.rbegin(); it != order.rend(); ++it) {
-    const uint32_t node = *it;
+  for (const uint32_t node : order | std::views::reverse) {
     const bool is_instruction = node < flow_.num_instructions();
     bool any_yes = false, any_no = false;
     const auto successors = flow_.successors(node);

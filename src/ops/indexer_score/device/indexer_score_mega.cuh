@@ -205,8 +205,8 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
   __device__ static bool is_there(MegaContext& c, const Tile& t, uint32_t i) {
     return i < t.key_pages() && arguments(c).pages[i] >= 0;
   }
-  // Starts the products of key page `i`; those of one that is not in the cache, and of `end`, which nobody looks at: with
-  // a branch around them the compiler would have each of them wait for the one before it.
+  // Starts the products of key page `i`; those of one that is not in the cache, and of `end`, which nobody looks at:
+  // with a branch around them the compiler would have each of them wait for the one before it.
   __device__ __forceinline__ static void start_keys(MegaContext& c, uint32_t i, uint32_t end,
                                                     float (&d)[kScorePairs / 2]) {
     const PageCursor page = c.pages.plus(i < end ? 1 + i / 2 : 0);
