@@ -3,7 +3,7 @@
 
 usage: size_table.py SUMMARIES.json
 
-Every size needs a trace of each backend. Columns: the span; what the ops on the critical path take (computing, and waiting for weights); what lies
+Sizes without a trace of each backend are named on stderr, and the exit status is 1; 3 when the file cannot be used. Columns: the span; what the ops on the critical path take (computing, and waiting for weights); what lies
 between them (events, launches, other tasks of the same SM or worker); and the three ops of which mega has most more on its path. All in microseconds.
 """
 
@@ -41,24 +41,36 @@ def main():
     if len(sys.argv) != 2:
         print(__doc__, file=sys.stderr)
         return 2
+    path = sys.argv[1]
+    rows, status, sizes = [], 0, {}
     try:
-        with open(sys.argv[1], encoding="utf-8") as file:
+        with open(path, encoding="utf-8") as file:
             traces = json.load(file)["result"]["traces"]
-    except (OSError, ValueError, KeyError) as error:
-        print(f"{sys.argv[1]}: {error}", file=sys.stderr)
+        for trace in traces:
+            of_size = sizes.setdefault((trace["shapes"]["M"], trace["shapes"]["KV"]), {})
+            if trace["backend"] in of_size:
+                raise ValueError(f"M = {trace['shapes']['M']}, KV = {trace['shapes']['KV']}: two traces of {trace['backend']}")
+            of_size[trace["backend"]] = trace
+        for size, both in sorted(sizes.items()):
+            missing = [backend for backend in BACKENDS if backend not in both]
+            if missing:
+                print(f"{path}: M = {size[0]}, KV = {size[1]}: no trace of {missing[0]}", file=sys.stderr)
+                status = 1
+            else:
+                rows.append(row(size, both))
+    except KeyError as error:
+        print(f"{path}: no {error} in a summary of traces", file=sys.stderr)
         return 3
-    sizes = {}
-    for trace in traces:
-        sizes.setdefault((trace["shapes"]["M"], trace["shapes"]["KV"]), {})[trace["backend"]] = trace
+    except (OSError, ValueError, TypeError) as error:
+        print(f"{path}: {error}", file=sys.stderr)
+        return 3
+    if not rows:
+        print(f"{path}: no size has a trace of each of {', '.join(BACKENDS)}", file=sys.stderr)
+        return 3
     print("| M | KV | span: cmp, mega | ops | between ops | mega's path has more of |")
     print("|---|---|---|---|---|---|")
-    for size, both in sorted(sizes.items()):
-        missing = [backend for backend in BACKENDS if backend not in both]
-        if missing:
-            print(f"{sys.argv[1]}: M = {size[0]}, KV = {size[1]}: no trace of {missing[0]}", file=sys.stderr)
-            return 3
-        print(row(size, both))
-    return 0
+    print("\n".join(rows))
+    return status
 
 
 if __name__ == "__main__":

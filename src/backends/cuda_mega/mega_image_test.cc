@@ -55,6 +55,24 @@ TEST(MegaImage, RecordsCarryTotalsAndPages) {
   EXPECT_EQ(most_pages["indexer_score"], 2U);  // 128 keys
 }
 
+// The sizes of a test on the device: the most keys that a tile can have, of which the next tile's q fits the ring, too.
+TEST(MegaImage, LongTilesOfTheScoreTakeFivePages) {
+  for (const int64_t heads : {8, 32, 64}) {
+    SCOPED_TRACE(heads);
+    glm52::Config config = fast_config();
+    config.index_n_heads = heads;
+    const auto plan = build_mega_plan(glm52::attention_pre_graph(config, {}, 6),
+                                      glm52::decode_shapes(128, heads == 8 ? 32768 : 8192, 2).value());
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    const auto image = make_mega_image(*plan);
+    ASSERT_TRUE(image) << image.error().to_string();
+    uint32_t most = 0;
+    for (const abi::MegaRecord& r : image->records)
+      if (opcode_name(r.instruction.opcode) == "indexer_score") most = std::max(most, r.num_pages);
+    EXPECT_EQ(most, 5U);
+  }
+}
+
 // Code that families share finds its operands by what the record says.
 TEST(MegaImage, RecordsSayWhereSharedCodeFindsItsOperands) {
   const KernelPlan plan = layer_plan(4, 100, 3);
