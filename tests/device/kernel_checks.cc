@@ -32,10 +32,10 @@ std::vector<std::string> check_map(const TensorMapSpec& map, const ConcreteTenso
   std::vector<std::string> bad;
   const uint64_t elem = size_in_bytes(map.element);
   if (map.rank < 2 || map.rank > 5) return {"rank"};
-  if (map.box[0] * elem > map.swizzle_bytes || map.box[0] * elem % 16 != 0) bad.push_back("inner box");
+  if (map.box[0] * elem > map.swizzle_bytes || map.box[0] * elem % 16 != 0) bad.emplace_back("inner box");
   uint64_t end = map.dims[0] * elem;
   for (uint32_t d = 0; d < map.rank; ++d) {
-    if (map.box[d] == 0 || map.box[d] > kMaxBox) bad.emplace_back(fmt::format("box {}", d));
+    if (map.box[d] == 0 || map.box[d] > kMaxBox) bad.push_back(fmt::format("box {}", d));
     if (map.dims[d] == 0 || map.dims[d] > uint64_t{1} << 32) bad.push_back(fmt::format("dim {}", d));
     if (d == 0) continue;
     if (map.strides[d - 1] % 16 != 0 || map.strides[d - 1] >= uint64_t{1} << 40)
