@@ -3,8 +3,9 @@
 
 usage: size_table.py SUMMARIES.json
 
-Sizes without a trace of each backend are named on stderr, and the exit status is 1; 3 when the file cannot be used. Columns: the span; what the ops on the critical path take (computing, and waiting for weights); what lies
-between them (events, launches, other tasks of the same SM or worker); and the three ops of which mega has most more on its path. All in microseconds.
+Columns: the span; what the ops on the critical path take (computing, and waiting for weights); what lies between them (events, launches, other
+tasks of the same SM or worker); and the three ops of which mega has most more on its path. All in microseconds.
+Sizes without a trace of each backend are named on stderr, and the exit status is 1; 3 when the file cannot be used.
 """
 
 import json

@@ -184,9 +184,7 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     // While the sums of a page are exchanged and stored, the products of the next one run.
 #pragma unroll 1
     for (uint32_t i = 0; i < end; ++i) {
-      wgmma_wait<0>();
-      wgmma_hold(d);
-      if (i % 2 != 0) c.release_page(c.pages.plus(1 + i / 2));
+      finish_keys(c, i, d);
       float sums[4][2] = {};
       if (tiles == 4)
         add_all<4>(buffer, d, sums);
@@ -214,15 +212,20 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
     start_page(c.page(page) + i % 2 * kKeyBytes, c.page(c.pages), d);
   }
 
+  // Until the products of key page `i` are there. Its page of the ring goes back with the second one in it.
+  __device__ __forceinline__ static void finish_keys(MegaContext& c, uint32_t i, float (&d)[kScorePairs / 2]) {
+    wgmma_wait<0>();
+    wgmma_hold(d);
+    if (i % 2 != 0) c.release_page(c.pages.plus(1 + i / 2));
+  }
+
   // As score_pages(), whose first page is on its way.
   __device__ __forceinline__ static void score_any_heads(MegaContext& c, const Tile& t, uint32_t tiles, uint32_t end,
                                                          float (&d)[kScorePairs / 2]) {
     const float* buffer = c.s.x_scales[c.scale_buffer()];
 #pragma unroll 1
     for (uint32_t i = 0; i < end; ++i) {
-      wgmma_wait<0>();
-      wgmma_hold(d);
-      if (i % 2 != 0) c.release_page(c.pages.plus(1 + i / 2));
+      finish_keys(c, i, d);
       const ScorePlace to(c, t, i);
       if (is_there(c, t, i))
         score_any(c, tiles, buffer, i, d, to);

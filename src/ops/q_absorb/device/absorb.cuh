@@ -20,9 +20,10 @@ __device__ inline uint32_t absorb_word(const uint4& v, int i) {
   return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
 }
 
-// Weights of a warp as BF16 fragments: kSteps steps of 16 d, kTiles tiles.
-template <int kSteps, int kTiles>
+// Weights of a warp as BF16 fragments: kSteps steps of 16 d, both halves.
+template <int kSteps>
 struct AbsorbWeights {
+  static constexpr int kTiles = 2 * kAbsorbTiles;
   uint32_t b[kSteps][kTiles][2];
 
   // bytes[i]: kTiles columns of row 16 step + 4 q + i, to be scaled by scale[i].

@@ -53,7 +53,7 @@ __global__ void __maxnreg__(kHasMore ? 232 : 200) q_absorb(const __grid_constant
       scale[step][i] = is_there ? p.kv_b_scale[(first_row + d) / 128 * n_tiles + n_begin / 128] : 0.0F;
     }
   }
-  AbsorbWeights<kSteps, 2 * kAbsorbTiles> w;
+  AbsorbWeights<kSteps> w;
 #pragma unroll
   for (int step = 0; step < kSteps; ++step) w.convert(step, bytes[step], scale[step]);
   frame.wait_inputs();

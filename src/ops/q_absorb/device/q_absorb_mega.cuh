@@ -88,7 +88,7 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
   }
 
  private:
-  using Weights = AbsorbWeights<kAbsorbMaxSteps, 2 * kAbsorbTiles>;
+  using Weights = AbsorbWeights<kAbsorbMaxSteps>;
   static constexpr uint32_t kPages = kAbsorbPages;
   static constexpr uint32_t kWeightPages = kAbsorbWeightPages;
   static constexpr uint32_t kBoxBytes = kAbsorbBoxRows * 128;
