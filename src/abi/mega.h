@@ -64,6 +64,7 @@ struct alignas(64) MegaParams {
   uint64_t deadline_ns;  // of one wait
   uint32_t depth;        // instructions of a queue
   uint32_t num_workers;
+  uint32_t page_uses;        // barriers for the releases of a page that a run needs, at most kMegaPageUses
   uint32_t lose_signals_of;  // fault injection: the task whose signals never arrive, or kNoTask
   uint32_t lose_results_of;  // fault injection: the task whose results its publisher never sees, or kNoTask
   uint32_t zero;             // 0, which the kernel's compiler cannot know

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/math.h"
 #include "codegen/mega_source.h"
 #include "ops/mega_op.h"
 
@@ -120,7 +121,7 @@ class ImageBuilder {
     return check_pages();
   }
 
-  Status check_pages() const {
+  Status check_pages() {
     for (uint32_t worker = 0; worker < plan_.num_workers; ++worker) {
       const abi::MegaRecord* queue = image_.records.data() + size_t{worker} * plan_.queue_depth;
       uint32_t pages = 0;
@@ -132,6 +133,9 @@ class ImageBuilder {
                             fmt::format("mega: worker {}, slots {} to {}: {} pages together, {} at most", worker,
                                         i + 1 - std::min(i + 1, abi::kMegaSlots), i, pages, abi::kMegaPagesInSlots));
       }
+      uint32_t all = 0;
+      for (uint32_t i = 0; i < plan_.queue_depth; ++i) all += queue[i].num_pages;
+      image_.page_uses = std::max(image_.page_uses, std::min(ceil_div(all, abi::kMegaPages), abi::kMegaPageUses));
     }
     return {};
   }

@@ -34,6 +34,7 @@ struct MegaImage {
   std::vector<std::array<uint8_t, abi::kMegaRowMaps>> row_maps;  // index into maps, or abi::kMegaNoMap
   std::vector<std::array<uint32_t, abi::kMegaSpecWords>> specs;
   std::vector<cuda::TensorUse> tensors;  // of the plan, in its order
+  uint32_t page_uses = 0;                // MegaParams::page_uses
 };
 
 // `plan` has passed check_plan. kUnsupported naming opcodes that have no device op, and instructions that it cannot do;

@@ -73,6 +73,27 @@ TEST(MegaImage, LongTilesOfTheScoreTakeFivePages) {
   }
 }
 
+// As many barriers for the releases of a page as its worker fills it times, up to what there is room for.
+TEST(MegaImage, PageUsesAreThoseOfTheLongestQueue) {
+  for (const int64_t m : {1, 16, 256}) {
+    SCOPED_TRACE(m);
+    const auto plan = build_mega_plan(glm52::attention_pre_graph(fast_config(), {}, 6),
+                                      glm52::decode_shapes(m, 8192, m == 1 ? 1 : 2).value());
+    ASSERT_TRUE(plan) << plan.error().to_string();
+    const auto image = make_mega_image(*plan);
+    ASSERT_TRUE(image) << image.error().to_string();
+    uint32_t most = 0;
+    for (uint32_t w = 0; w < plan->num_workers; ++w) {
+      uint32_t pages = 0;
+      for (uint32_t i = 0; i < plan->queue_depth; ++i)
+        pages += image->records[size_t{w} * plan->queue_depth + i].num_pages;
+      most = std::max(most, (pages + abi::kMegaPages - 1) / abi::kMegaPages);
+    }
+    EXPECT_EQ(image->page_uses, std::min(most, abi::kMegaPageUses));
+    EXPECT_LT(m == 1 ? most : 0, abi::kMegaPageUses);  // there is something to be saved
+  }
+}
+
 // Code that families share finds its operands by what the record says.
 TEST(MegaImage, RecordsSayWhereSharedCodeFindsItsOperands) {
   const KernelPlan plan = layer_plan(4, 100, 3);

@@ -13,6 +13,7 @@ void fill_static_params(const KernelPlan& plan, const MegaImage& image, abi::Meg
   for (size_t i = 0; i < image.row_maps.size(); ++i) std::ranges::copy(image.row_maps[i], params.row_maps[i]);
   params.depth = plan.queue_depth;
   params.num_workers = plan.num_workers;
+  params.page_uses = image.page_uses;
   params.lose_signals_of = abi::kNoTask;
   params.lose_results_of = abi::kNoTask;
 }

@@ -308,15 +308,23 @@ __device__ __forceinline__ void run_publisher(MegaContext& c) {
   }
 }
 
-__device__ inline void init_barriers(MegaShared& s) {
+__device__ inline void init_barriers(MegaShared& s, uint32_t page_uses) {
   // What mega_leave_here() takes for granted. The compiler can tell (NVRTC has no offsetof), and nothing is left of it.
   const auto is_at = [&](const void* p, uint32_t at) { return p == reinterpret_cast<const uint8_t*>(&s) + at; };
   if (!is_at(&s.watch, kMegaWatchAt) || !is_at(&s.watch.left, kMegaLeftAt) || !is_at(s.watch.notes, kMegaNotesAt))
     __trap();
-  for (uint32_t i = 0; i < kMegaPages; ++i) {
-    mbarrier_init(&s.bar.page_full[i], 1);
-    for (uint32_t use = 0; use < kMegaPageUses; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);
-  }
+  for (uint32_t i = 0; i < kMegaPages; ++i) mbarrier_init(&s.bar.page_full[i], 1);
+  // Not more than the run needs: each takes some 5 ns, in straight code.
+  const auto init_uses = [&](uint32_t begin, uint32_t end) {
+    if (begin >= page_uses) return;
+#pragma unroll
+    for (uint32_t i = 0; i < kMegaPages; ++i)
+#pragma unroll
+      for (uint32_t use = begin; use < end; ++use) mbarrier_init(&s.bar.page_empty[i][use], kMegaConsumerWarps);
+  };
+  init_uses(0, 4);
+  init_uses(4, 8);
+  init_uses(8, kMegaPageUses);
   for (uint32_t i = 0; i < kMegaSlots; ++i) {
     mbarrier_init(&s.bar.slot_full[i], 1);
     mbarrier_init(&s.bar.slot_empty[i], kMegaConsumerWarps + 3);
@@ -343,7 +351,7 @@ __global__ void __launch_bounds__(kMegaThreads, abi::kMegaCtasPerSm)
   mega_leave_here();
   const uint32_t warp = warp_index();
   if (threadIdx.x == 0) {
-    init_barriers(s);
+    init_barriers(s, p.page_uses);
     if ((shared_address(megartp_mega_shared) & 1023U) != 0) __trap();  // as the copy engine and wgmma swizzle
   }
   __syncthreads();
