@@ -15,16 +15,19 @@
 
 namespace megartp::device {
 
-// 16 bytes of row `row` as 8 pairs of FP16.
-__device__ __forceinline__ void load_pairs(const uint8_t* tile, uint32_t row, int half, uint32_t (&pairs)[8]) {
-  const uint32_t chunk = (2 * (lane_index() % 4) + half) ^ (row % 8);
-  const uint4 bytes = load_shared(tile + row * 128 + chunk * 16);
+// 16 bytes as 8 pairs of FP16.
+__device__ __forceinline__ void to_pairs(const uint4& bytes, uint32_t (&pairs)[8]) {
   const uint32_t words[4] = {bytes.x, bytes.y, bytes.z, bytes.w};
 #pragma unroll
   for (int s = 0; s < 4; ++s) {
     pairs[2 * s] = e4m3_to_f16(words[s] & 0xffffU);
     pairs[2 * s + 1] = e4m3_to_f16(words[s] >> 16);
   }
+}
+// Those of row `row`.
+__device__ __forceinline__ void load_pairs(const uint8_t* tile, uint32_t row, int half, uint32_t (&pairs)[8]) {
+  const uint32_t chunk = (2 * (lane_index() % 4) + half) ^ (row % 8);
+  to_pairs(load_shared(tile + row * 128 + chunk * 16), pairs);
 }
 
 // d += half `half` of the block.
@@ -44,6 +47,68 @@ __device__ __forceinline__ void promote(float* sum, const float* d, const float2
   sum[1] = fmaf(d[1], scale.y, sum[1]);
   sum[2] = fmaf(d[2], scale.x, sum[2]);
   sum[3] = fmaf(d[3], scale.y, sum[3]);
+}
+
+__device__ __forceinline__ uint32_t word(const uint4& v, int i) {
+  return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w;
+}
+// A warp's 16 weight rows of a block in registers: as they lie in shared memory, or as FP16, which takes twice as many
+// registers and no time when x is there. This lane's 16 bytes of rows g and g + 8, half 0, then half 1.
+template <bool kAreHalves>
+struct BlockWeights;
+template <>
+struct BlockWeights<false> {
+  uint4 rows[4];
+  __device__ __forceinline__ void set(int row, const uint4& bytes) { rows[row] = bytes; }
+  // K pair `p` (of 8) of half h, row g or g + 8.
+  __device__ __forceinline__ uint32_t pair(int h, int r, int p) const {
+    return e4m3_to_f16(word(rows[2 * h + r], p / 2) >> (p % 2 * 16) & 0xffffU);
+  }
+};
+template <>
+struct BlockWeights<true> {
+  uint32_t pairs[4][8];
+  __device__ __forceinline__ void set(int row, const uint4& bytes) { to_pairs(bytes, pairs[row]); }
+  __device__ __forceinline__ uint32_t pair(int h, int r, int p) const { return pairs[2 * h + r][p]; }
+};
+// w: the warp's first row.
+template <bool kAreHalves>
+__device__ __forceinline__ void load_block(BlockWeights<kAreHalves>& to, const uint8_t* w) {
+  const uint32_t g = lane_index() / 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+#pragma unroll
+    for (int r = 0; r < 2; ++r)
+      to.set(2 * h + r, load_shared(w + (g + 8 * r) * 128 + ((2 * (lane_index() % 4) + h) ^ (g % 8)) * 16));
+}
+
+// d[b] += block b of one row tile, of kBlocks blocks whose products are independent of each other. Weights from
+// registers; x of block b begins b * x_stride bytes behind x.
+template <int kBlocks, int kTokenTiles, bool kAreHalves>
+__device__ __forceinline__ void multiply_blocks(const BlockWeights<kAreHalves>* w, const uint8_t* x, uint32_t x_stride,
+                                                float (&d)[kBlocks][kTokenTiles][4]) {
+  const uint32_t g = lane_index() / 4;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    uint4 xs[kBlocks][kTokenTiles];
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b)
+#pragma unroll
+      for (int j = 0; j < kTokenTiles; ++j)
+        xs[b][j] = load_shared(x + b * x_stride + (8 * j + g) * 128 + ((2 * (lane_index() % 4) + h) ^ g) * 16);
+#pragma unroll
+    for (int s = 0; s < 4; ++s)
+#pragma unroll
+      for (int b = 0; b < kBlocks; ++b) {
+        const uint32_t a[4] = {w[b].pair(h, 0, 2 * s), w[b].pair(h, 1, 2 * s), w[b].pair(h, 0, 2 * s + 1),
+                               w[b].pair(h, 1, 2 * s + 1)};
+#pragma unroll
+        for (int j = 0; j < kTokenTiles; ++j) {
+          const uint32_t xw = word(xs[b][j], s);
+          mma_f16_16x8(d[b][j], a[0], a[1], a[2], a[3], e4m3_to_f16(xw & 0xffffU), e4m3_to_f16(xw >> 16));
+        }
+      }
+  }
 }
 
 // sums += (w * x) * (x_scale * w_scale). Row tile i begins i * w_stride bytes behind w. x_scale: of the tokens, in

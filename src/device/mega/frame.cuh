@@ -45,7 +45,7 @@ inline constexpr uint32_t kMegaScaleBuffers = 2;  // instructions whose x scales
 // Barriers of a CTA.
 struct MegaBarriers {
   uint64_t page_full[kMegaPages];
-  uint64_t page_empty[kMegaPages][kMegaPageUses];
+  uint64_t page_empty[kMegaPages][kMegaPageUses];  // the first page_uses of each
   uint64_t slot_full[kMegaSlots];
   uint64_t slot_empty[kMegaSlots];
   uint64_t inputs_ready[kMegaSlots];
@@ -193,7 +193,6 @@ struct MegaContext {
   // Of the weight loader: the page that it asked for last. One a worker saturates the memory, and what an SM has asked
   // for beyond that delays what the critical path waits for: activations, results, signals, code.
   PageCursor asked{0, PageCursor::kNoUse};
-
   __device__ uint32_t slot() const { return index % kMegaSlots; }
   __device__ uint32_t slot_parity() const { return index / kMegaSlots & 1; }
   __device__ const abi::MegaRecord& record() const { return s.slots[slot()]; }
@@ -215,6 +214,11 @@ struct MegaContext {
     return reinterpret_cast<const TensorMap*>(&p.maps[p.row_maps[instruction().operand_row][which]]);
   }
   __device__ uint8_t* page(const PageCursor& c) const { return s.pages[c.page]; }
+  // Where the release of a page's use is told, and by which parity.
+  __device__ uint64_t* page_empty(uint32_t page, uint32_t use) const {
+    return &s.bar.page_empty[page][use % kMegaPageUses];
+  }
+  __device__ static uint32_t empty_parity(uint32_t use) { return use / kMegaPageUses & 1; }
 
   // --- waits; none returns after a failure
   __device__ void wait(uint64_t* bar, uint32_t parity) {
@@ -223,8 +227,10 @@ struct MegaContext {
   __device__ void wait_page_full(const PageCursor& c) { wait(&s.bar.page_full[c.page], c.use & 1); }
   // Until the use before this one has been released.
   __device__ void wait_page_empty(const PageCursor& c) {
-    if (c.use == 0) return;
-    wait(&s.bar.page_empty[c.page][(c.use - 1) % kMegaPageUses], (c.use - 1) / kMegaPageUses & 1);
+    if (c.use != 0) wait(page_empty(c.page, c.use - 1), empty_parity(c.use - 1));
+  }
+  __device__ bool is_page_empty(const PageCursor& c) {
+    return c.use == 0 || mbarrier_test_wait(page_empty(c.page, c.use - 1), empty_parity(c.use - 1));
   }
   // The weight loader's next page: empty, and the one before it has arrived.
   __device__ void claim_weight_page(const PageCursor& c) {
@@ -238,11 +244,10 @@ struct MegaContext {
   // Until the use has arrived. It may have been released since, and the page been filled anew, once.
   __device__ void wait_arrived(const PageCursor& c) {
     uint64_t* full = &s.bar.page_full[c.page];
-    uint64_t* empty = &s.bar.page_empty[c.page][c.use % kMegaPageUses];
-    const uint32_t empty_parity = c.use / kMegaPageUses & 1;
+    uint64_t* empty = page_empty(c.page, c.use);
+    const uint32_t parity = empty_parity(c.use);
     // Released first: of a page that was filled anew, the first barrier tells the opposite.
-    mega_wait_until(s, index,
-                    [&] { return mbarrier_test_wait(empty, empty_parity) || mbarrier_try_wait(full, c.use & 1); });
+    mega_wait_until(s, index, [&] { return mbarrier_test_wait(empty, parity) || mbarrier_try_wait(full, c.use & 1); });
   }
   __device__ void wait_inputs_ready() { wait(&s.bar.inputs_ready[slot()], slot_parity()); }
 
@@ -250,7 +255,19 @@ struct MegaContext {
   // This warp has read the page.
   __device__ void release_page(const PageCursor& c) {
     __syncwarp();
-    if (lane_index() == 0) mbarrier_arrive(&s.bar.page_empty[c.page][c.use % kMegaPageUses]);
+    if (lane_index() == 0) mbarrier_arrive(page_empty(c.page, c.use));
+  }
+  // The same after ordinary loads, which the copy engine could overtake else: they may still be on their way when the
+  // arrival is seen. (Once weights went to registers and their pages back at once, one run of a hundred had others.)
+  __device__ void release_read_page(const PageCursor& c) {
+    fence_async_shared();
+    release_page(c);
+  }
+  // The x scales have been read, by ordinary loads.
+  __device__ void release_scales() {
+    fence_async_shared();
+    __syncwarp();
+    if (lane_index() == 0) mbarrier_arrive(&s.bar.scales_empty[scale_buffer()]);
   }
   // A barrier of all consumers; orders shared memory.
   __device__ void sync_consumers() {

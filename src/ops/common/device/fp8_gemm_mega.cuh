@@ -1,9 +1,13 @@
 // One tile of a block-scaled FP8 GEMM in the persistent kernel: 64 weight rows, the tokens of an M tile, K blocks of a
 // split. Arithmetic and order are those of fp8_gemm.cuh, so the bits are.
 //
-// Pages, in the order of the ring: x, as many K blocks a page as fit, [K block][token][128 B]; then the weights of
-// these K blocks, pieces of two K blocks a page; x of the next K blocks, and so on. So a tile may take more pages than
-// there are: what is needed last comes last. Consumer warp w has rows 16 w .. 16 w + 15 of the tile.
+// Pages, in the order of the ring: a page of x has as many K blocks as fit, [K block][token][128 B]; before it stand
+// the weights of these K blocks, pieces of two K blocks a page, which come before x does; then those of the next K
+// blocks, and so on. So a tile may take more pages than there are: what is needed last comes last. Consumer warp w has
+// rows 16 w .. 16 w + 15 of the tile.
+//
+// With up to 16 tokens the weights go to registers as soon as they are there, and leave their pages to the weights that
+// come next: a worker that waits for x has 32 KiB more of weights on its SM.
 #pragma once
 
 #include "device/mega/frame.cuh"
@@ -33,8 +37,8 @@ struct MegaGemmTile {
   __device__ uint32_t block_bytes() const { return 128U << box_log2; }
   __device__ uint32_t page_log2() const { return 7 - box_log2; }  // of the blocks of x in a page
   __device__ uint32_t blocks_per_page() const { return 1U << page_log2(); }
-  // Of the tile's pages, that of the weights of K block b; x of its group stands before the group's first one.
-  __device__ uint32_t w_page(uint32_t b) const { return b / kBlocksPerWeightPage + (b >> page_log2()) + 1; }
+  // Of the tile's pages, that of the weights of K block b. x of a group stands behind the group's last one.
+  __device__ uint32_t w_page(uint32_t b) const { return b / kBlocksPerWeightPage + (b >> page_log2()); }
 };
 
 // As ops::block_m.
@@ -71,11 +75,32 @@ __device__ inline MegaGemmTile mega_gemm_tile(const uint8_t* weight, const float
   return t;
 }
 
+// While there is no room for `page`, the tile's weights from K block `ahead` on go to the L2, a page each microsecond:
+// at that pace others hardly notice. To where it came. Up to 16 tokens only: with more, arithmetic takes longer than
+// weights, and this costs more than it brings.
+constexpr uint64_t kPrefetchPaceNs = 1000;
+__device__ inline uint32_t prefetch_while_full(MegaContext& c, const MegaGemmTile& t, const PageCursor& page,
+                                               uint32_t ahead) {
+  uint64_t last = global_timer();
+  while (ahead < t.block_count && !c.is_page_empty(page)) {
+    const uint64_t now = global_timer();
+    if (now - last < kPrefetchPaceNs) continue;
+    last = now;
+    if (lane_index() == 0)
+      prefetch_l2(t.pieces + ahead * kPieceBytes, min(kBlocksPerWeightPage, t.block_count - ahead) * kPieceBytes);
+    ahead += kBlocksPerWeightPage;
+  }
+  __syncwarp();
+  return ahead;
+}
+
 __device__ inline void mega_load_weights(MegaContext& c, const MegaGemmTile& t) {
   const uint32_t lane = lane_index();
   PageCursor page = c.pages.plus(t.w_page(0));
+  uint32_t ahead = 0;
 #pragma unroll 1
   for (uint32_t b = 0; b < t.block_count; b += kBlocksPerWeightPage) {
+    if (t.box_log2 == 4) ahead = prefetch_while_full(c, t, page, max(ahead, b));
     c.claim_weight_page(page);
     if (lane == 0) {
       uint64_t* full = &c.s.bar.page_full[page.page];
@@ -97,7 +122,7 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const uint32_t lane = lane_index();
   // x was written by ordinary stores; the copy engine reads it.
   fence_async_global();
-  // Scales first: later pages of x may have to wait until the first blocks are done.
+  // Scales first: pages of x may have to wait until others are done.
   const uint32_t buffer = c.scale_buffer();
   c.wait(&c.s.bar.scales_empty[buffer], c.scale_parity() ^ 1);
   float* scales = c.s.x_scales[buffer];
@@ -114,8 +139,9 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   const TensorMap* map = c.map(0);
   PageCursor page = c.pages;
 #pragma unroll 1
-  for (uint32_t b = 0; b < t.block_count; page.advance(t.blocks_per_page() / kBlocksPerWeightPage + 1)) {
+  for (uint32_t b = 0; b < t.block_count; page.advance(1)) {
     const uint32_t count = min(t.blocks_per_page(), t.block_count - b);
+    page.advance(ceil_div(count, kBlocksPerWeightPage));
     c.wait_page_empty(page);
     if (lane == 0) {
       uint64_t* full = &c.s.bar.page_full[page.page];
@@ -128,64 +154,146 @@ __device__ inline void mega_load_activations(MegaContext& c, const MegaGemmTile&
   }
 }
 
+// A warp's weights of up to kBlocks K blocks, in registers before x is there: the first ones as FP16, for which there
+// is time then, the others as they are, because registers do not hold all.
+template <int kTileM, int kBlocks>
+struct TakenWeights {
+  static constexpr int kHalves = 2;
+  BlockWeights<true> halves[kHalves];
+  BlockWeights<false> raw[kBlocks - kHalves];
+
+  // From the pages `page` on, which go back to the loader.
+  __device__ __forceinline__ void take(MegaContext& c, PageCursor& page, uint32_t count) {
+    const uint32_t warp = warp_index();
+#pragma unroll
+    for (int b = 0; b < kBlocks; b += kBlocksPerWeightPage) {
+      const bool is_there = b < count;
+      if (is_there) c.wait_page_full(page);
+      // Without a branch: what is not there is read all the same, and not used.
+#pragma unroll
+      for (int i = 0; i < kBlocksPerWeightPage; ++i) {
+        const uint8_t* from = c.page(page) + i * kPieceBytes + warp * 16 * 128;
+        if (b + i < kHalves)
+          load_block(halves[b + i], from);
+        else
+          load_block(raw[b + i - kHalves], from);
+      }
+      if (!is_there) continue;
+      c.release_read_page(page);
+      page.advance(1);
+    }
+  }
+  // Adds the products with the `count` first blocks of x.
+  __device__ __forceinline__ void multiply(const uint8_t* x, const float* x_scales, const float* w_scales,
+                                           uint32_t count, float* sums) const {
+#pragma unroll
+    for (int b = 0; b < kBlocks; ++b) {
+      if (b >= count) break;
+      float d[1][kTileM / 8][4] = {};
+      if (b < kHalves)
+        multiply_blocks(halves + b, x + b * kTileM * 128, 0, d);
+      else
+        multiply_blocks(raw + b - kHalves, x + b * kTileM * 128, 0, d);
+#pragma unroll
+      for (int j = 0; j < kTileM / 8; ++j)
+        promote(sums + 4 * j, d[0][j], block_scale(x_scales + b * kTileM, j, w_scales[b]));
+    }
+  }
+};
+
+// The two K blocks of a page of weights, of which `count` are there, by exact products. `x`: the first one's.
+template <int kTileM>
+__device__ __forceinline__ void multiply_page_exactly(const uint8_t* w, const uint8_t* x, const float* x_scales,
+                                                      const float* w_scales, uint32_t count, float* sums) {
+  constexpr int kPart = kTileM > 32 ? 32 : kTileM;  // tokens at a time: registers hold no more
+#pragma unroll 1
+  for (uint32_t b = 0; b < min(count, kBlocksPerWeightPage); ++b) {
+#pragma unroll
+    for (int part = 0; part < kTileM; part += kPart)
+      multiply_block<1, kPart / 8>(w + b * kPieceBytes + warp_index() * 16 * 128, 0, x + (b * kTileM + part) * 128,
+                                   x_scales + b * kTileM + part, w_scales[b], sums + part / 2);
+  }
+}
+// The same by FP8 products, both at once; those of a block that is not there are not looked at. Calls read() when the
+// pages have been read.
+template <int kTileM, class F>
+__device__ __forceinline__ void multiply_page_fp8(const uint8_t* w, const uint8_t* x, const float* x_scales,
+                                                  const float* w_scales, uint32_t count, float* sums, F&& read) {
+  static_assert(kBlocksPerWeightPage == 2);
+  float d[2][kTileM / 2];
+  wgmma_fence();
+#pragma unroll
+  for (int b = 0; b < 2; ++b) {
+    wgmma_block<kTileM>(d[b], w + b * kPieceBytes, x + b * kTileM * 128);
+    wgmma_commit();
+  }
+  const auto promote_all = [&](int b) {
+#pragma unroll
+    for (int j = 0; j < kTileM / 8; ++j)
+      promote(sums + 4 * j, d[b] + 4 * j, block_scale(x_scales + b * kTileM, j, w_scales[b]));
+  };
+  wgmma_wait<1>();
+  wgmma_hold(d[0]);
+  promote_all(0);
+  wgmma_wait<0>();
+  wgmma_hold(d[1]);
+  read();
+  if (count > 1) promote_all(1);
+}
+
 // By all consumers. Gives back all pages and the scales.
 template <int kTileM, bool kExact>
 __device__ __forceinline__ void mega_multiply(MegaContext& c, const MegaGemmTile& t, float (&sums)[1][kTileM / 2]) {
+  constexpr uint32_t kGroup = kMegaPageBytes / 128 / kTileM;  // K blocks of x in a page
 #pragma unroll
   for (int i = 0; i < kTileM / 2; ++i) sums[0][i] = 0.0F;
-  const uint32_t warp = warp_index();
-  const uint32_t per_page = t.blocks_per_page();
-  PageCursor x_page = c.pages;
-  PageCursor w_page = c.pages.plus(t.w_page(0));
-  c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
   const uint32_t buffer = c.scale_buffer();
-  c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
   const float* x_scales = c.s.x_scales[buffer];
   const float* w_scales = c.s.w_scales[c.slot()];
-  const bool has_rows = warp * 16 < t.n_count;
+  const bool has_rows = warp_index() * 16 < t.n_count;
+  PageCursor page = c.pages;
 #pragma unroll 1
-  for (uint32_t b = 0; b < t.block_count; ++b) {
-    const uint32_t in_page = b & (per_page - 1);
-    if (in_page == 0) {
-      if (b != 0) {
-        c.release_page(x_page);
-        x_page.advance(per_page / kBlocksPerWeightPage + 1);
+  for (uint32_t first = 0; first < t.block_count; first += kGroup, x_scales += kGroup * kTileM, w_scales += kGroup) {
+    const uint32_t count = min(kGroup, t.block_count - first);
+    const PageCursor x_page = page.plus(ceil_div(count, kBlocksPerWeightPage));
+    const uint8_t* x = c.page(x_page);
+    const auto wait_x = [&]() {
+      if (first == 0) {
+        c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
+        c.wait(&c.s.bar.scales_full[buffer], c.scale_parity());
       }
       c.wait_page_full(x_page);
-    }
-    const uint32_t in_w_page = b % kBlocksPerWeightPage;
-    if (in_w_page == 0) c.wait_page_full(w_page);
-    const uint8_t* w = c.page(w_page) + in_w_page * kPieceBytes;
-    const uint8_t* x = c.page(x_page) + in_page * t.block_bytes();
-    if constexpr (kExact) {
-      // Up to 32 tokens at a time: registers hold no more.
-      constexpr int kPart = kTileM > 32 ? 32 : kTileM;
-      if (has_rows) {
-#pragma unroll
-        for (int first = 0; first < kTileM; first += kPart) {
-          multiply_block<1, kPart / 8>(w + warp * 16 * 128, 0, x + first * 128, x_scales + b * t.box_m() + first,
-                                       w_scales[b], sums[0] + first / 2);
+    };
+    if constexpr (kExact && kTileM == 16) {
+      constexpr int kBlocks = 4;
+#pragma unroll 1
+      for (uint32_t b = 0; b < count; b += kBlocks) {
+        TakenWeights<kTileM, kBlocks> w;
+        w.take(c, page, count - b);
+        if (b == 0) wait_x();
+        if (has_rows) w.multiply(x + b * kTileM * 128, x_scales + b * kTileM, w_scales + b, count - b, sums[0]);
+      }
+      c.release_read_page(x_page);
+    } else {
+      wait_x();
+#pragma unroll 1
+      for (uint32_t b = 0; b < count; b += kBlocksPerWeightPage, page.advance(1)) {
+        c.wait_page_full(page);
+        const uint8_t* xs = x + b * kTileM * 128;
+        if constexpr (kExact) {
+          if (has_rows)
+            multiply_page_exactly<kTileM>(c.page(page), xs, x_scales + b * kTileM, w_scales + b, count - b, sums[0]);
+          c.release_read_page(page);
+        } else {
+          multiply_page_fp8<kTileM>(c.page(page), xs, x_scales + b * kTileM, w_scales + b, count - b, sums[0],
+                                    [&]() { c.release_page(page); });
         }
       }
-    } else {
-      float d[kTileM / 2];
-      wgmma_fence();
-      wgmma_block<kTileM>(d, w, x);
-      wgmma_commit();
-      wgmma_wait<0>();
-      wgmma_hold(d);
-#pragma unroll
-      for (int j = 0; j < kTileM / 8; ++j)
-        promote(sums[0] + 4 * j, d + 4 * j, block_scale(x_scales + b * t.box_m(), j, w_scales[b]));
+      c.release_read_page(x_page);
     }
-    if (in_w_page + 1 == kBlocksPerWeightPage || b + 1 == t.block_count) {
-      c.release_page(w_page);
-      w_page.advance(t.w_page(b + 1) - t.w_page(b));
-    }
+    page = x_page.plus(1);
   }
-  c.release_page(x_page);
-  __syncwarp();
-  if (lane_index() == 0) mbarrier_arrive(&c.s.bar.scales_empty[buffer]);
+  c.release_scales();
 }
 
 // f(row in the tile, token in the tile, values of tokens `token` and `token` + 1), for tokens up to t.m_count and some

@@ -85,7 +85,7 @@ struct IndexerScoreMega : MegaOpcodes<kOp> {
 #pragma unroll 1
     for (uint32_t i = end; t.p.kv_begin + i * kPageKeys < t.write_end(); ++i) ScorePlace(c, t, i).fill();
     c.release_page(c.pages);
-    if (lane_index() == 0) mbarrier_arrive(&c.s.bar.scales_empty[buffer]);
+    c.release_scales();
   }
 
  private:

@@ -56,39 +56,15 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
 
   __device__ __forceinline__ static void consume(MegaContext& c) {
     const Tile t(c);
-    wait_weights(c);
-    Weights w;
-    take_weights(c, t, w);
-#pragma unroll 1
-    for (uint32_t m = 0; m < t.p.row_count; m += 16) {
-      uint2 low[kAbsorbMaxSteps];
-      uint2 high[kAbsorbMaxSteps];
-      const Tokens tokens(c, t, m);
-      c.wait_inputs_ready();
-      tokens.load(low, high);
-      __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
-      // The rows before these are added up while they come.
-      if (m != 0) {
-        c.sync_consumers();
-        store_tokens(c, t, m - 16);
-        c.sync_consumers();  // everybody has read the sums
-      }
-#pragma unroll
-      for (uint32_t half = 0; half < 2; ++half) {
-        float sums[kAbsorbTiles][4] = {};
-        w.multiply(t.steps(), half * kAbsorbTiles, low, high, sums);
-        c.wait_page_full(c.pages.plus(kWeightPages + half));
-        absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), opaque(threadIdx.x), sums);
-      }
-    }
-    c.sync_consumers();
-    store_tokens(c, t, (t.p.row_count - 1) / 16 * 16);
+    if (t.p.row_count <= 16)
+      absorb_few(c, t);
+    else
+      absorb_many(c, t);
     fence_async_shared();  // the next to write the pages is the copy engine
-    for (uint32_t i = 0; i < kPages; ++i) c.release_page(c.pages.plus(i));
+    for (uint32_t i = kWeightPages; i < kPages; ++i) c.release_page(c.pages.plus(i));
   }
 
  private:
-  using Weights = AbsorbWeights<kAbsorbMaxSteps>;
   static constexpr uint32_t kPages = kAbsorbPages;
   static constexpr uint32_t kWeightPages = kAbsorbWeightPages;
   static constexpr uint32_t kBoxBytes = kAbsorbBoxRows * 128;
@@ -162,36 +138,99 @@ struct QAbsorbMega : MegaOpcodes<kOp> {
     }
   }
 
+  // Sixteen rows: each weight is used once, so the code is that of one step, in a loop.
+  __device__ __forceinline__ static void absorb_few(MegaContext& c, const Tile& t) {
+    uint2 low[kAbsorbMaxSteps];
+    uint2 high[kAbsorbMaxSteps];
+    const Tokens tokens(c, t, 0);
+    c.wait_inputs_ready();
+    tokens.load(low, high);
+    wait_weights(c);
+    float sums[2][kAbsorbTiles][4] = {};
+#pragma unroll 1
+    for (uint32_t step = 0; step < t.steps(); ++step) {
+      AbsorbWeights<1> w;
+      take_step(c, t, step, 0, w);
+      const uint2 first_low[1] = {low[0]};
+      const uint2 first_high[1] = {high[0]};
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) w.multiply(1, half * kAbsorbTiles, first_low, first_high, sums[half]);
+#pragma unroll
+      for (int k = 0; k + 1 < kAbsorbMaxSteps; ++k) low[k] = low[k + 1], high[k] = high[k + 1];
+    }
+    release_weights(c);
+    const uint32_t thread = opaque(threadIdx.x);
+#pragma unroll
+    for (uint32_t half = 0; half < 2; ++half) {
+      c.wait_page_full(c.pages.plus(kWeightPages + half));
+      absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), thread, sums[half]);
+    }
+    c.sync_consumers();
+    store_tokens(c, t, 0);
+  }
+  // More rows: the weights stay in registers for all of them.
+  __device__ __forceinline__ static void absorb_many(MegaContext& c, const Tile& t) {
+    wait_weights(c);
+    AbsorbWeights<kAbsorbMaxSteps> w;
+#pragma unroll
+    for (int step = 0; step < kAbsorbMaxSteps; ++step) {
+      take_step(c, t, step, step, w);
+      __syncwarp();  // one step after the other: bytes and values of all at once need more registers than there are
+    }
+#pragma unroll 1
+    for (uint32_t m = 0; m < t.p.row_count; m += 16) {
+      uint2 low[kAbsorbMaxSteps];
+      uint2 high[kAbsorbMaxSteps];
+      const Tokens tokens(c, t, m);
+      c.wait_inputs_ready();
+      tokens.load(low, high);
+      __syncwarp();  // else nvcc 13.0 puts most of the loads behind the first products
+      // The rows before these are added up while they come.
+      if (m != 0) {
+        c.sync_consumers();
+        store_tokens(c, t, m - 16);
+        c.sync_consumers();  // everybody has read the sums
+      }
+#pragma unroll
+      for (uint32_t half = 0; half < 2; ++half) {
+        float sums[kAbsorbTiles][4] = {};
+        w.multiply(t.steps(), half * kAbsorbTiles, low, high, sums);
+        c.wait_page_full(c.pages.plus(kWeightPages + half));
+        absorb_store_sums<AbsorbDenseSums>(half_sums(c, half), opaque(threadIdx.x), sums);
+      }
+    }
+    c.sync_consumers();
+    store_tokens(c, t, (t.p.row_count - 1) / 16 * 16);
+    release_weights(c);
+  }
+
   __device__ __forceinline__ static void wait_weights(MegaContext& c) {
     c.wait(&c.s.bar.w_scales_full[c.slot()], c.slot_parity());
     for (uint32_t i = 0; i < kWeightPages; ++i) c.wait_page_full(c.pages.plus(i));
   }
-  // From the pages into fragments; columns beyond kv_lora are zero there.
-  __device__ __forceinline__ static void take_weights(MegaContext& c, const Tile& t, Weights& w) {
-    const uint8_t* pages[kWeightPages] = {c.page(c.pages), c.page(c.pages.plus(1))};
+  __device__ __forceinline__ static void release_weights(MegaContext& c) {
+    for (uint32_t i = 0; i < kWeightPages; ++i) c.release_read_page(c.pages.plus(i));
+  }
+  // The weights of a step from the pages into fragments, as w's step `to`; columns beyond kv_lora are zero there.
+  template <int kSteps>
+  __device__ __forceinline__ static void take_step(MegaContext& c, const Tile& t, uint32_t step, int to,
+                                                   AbsorbWeights<kSteps>& w) {
     const float* scales = c.s.w_scales[c.slot()];
     const uint32_t g = lane_index() / 4;
     const uint32_t first_d = t.first_d();
     const uint32_t in_block = t.first_row() % 128;
-    uint32_t column[4];
+    uint4 bytes[4] = {};
+    float scale[4] = {};
+    const uint32_t d = first_d + step * 16;  // of four, which are there or not
+    if (step < t.steps() && d < t.s.nope) {
+      const uint8_t* rows = c.page(c.pages.plus(d / kRowsPerPage)) + d % kRowsPerPage * 128;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) column[i] = i * 128 + (g ^ ((first_d + i) % 8)) * 16;
-#pragma unroll
-    for (int step = 0; step < kAbsorbMaxSteps; ++step) {
-      uint4 bytes[4] = {};
-      float scale[4] = {};
-      const uint32_t d = first_d + step * 16;  // of four, which are there or not
-      if (step < t.steps() && d < t.s.nope) {
-        const uint8_t* rows = (d < kRowsPerPage ? pages[0] : pages[1]) + d % kRowsPerPage * 128;
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          bytes[i] = *reinterpret_cast<const uint4*>(rows + column[i]);
-          scale[i] = scales[(in_block + d + i) / 128];
-        }
+      for (uint32_t i = 0; i < 4; ++i) {
+        bytes[i] = *reinterpret_cast<const uint4*>(rows + i * 128 + (g ^ ((first_d + i) % 8)) * 16);
+        scale[i] = scales[(in_block + d + i) / 128];
       }
-      w.convert(step, bytes, scale);
-      __syncwarp();  // one step after the other: bytes and values of all at once need more registers than there are
     }
+    w.convert(to, bytes, scale);
   }
 };
 

@@ -157,9 +157,11 @@ struct QkvAFinalizePart {
     return sum;
   }
 
-  // `sum`: of the squares of the part's normed values.
-  __device__ void store(const QkvAFinalizeParams& p, uint32_t row, float (&v)[8], float sum) const {
-    const float factor = norm_factor(sum, static_cast<float>(width(p)), p.eps);
+  // By which normed values are multiplied. `sum`: of the squares of the part's.
+  __device__ float factor(const QkvAFinalizeParams& p, float sum) const {
+    return norm_factor(sum, static_cast<float>(width(p)), p.eps);
+  }
+  __device__ void store(const QkvAFinalizeParams& p, uint32_t row, float (&v)[8], float factor) const {
     if (is_normed) {
       const uint32_t g[4] = {gain.x, gain.y, gain.z, gain.w};
 #pragma unroll
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(kThreads) qkv_a_finalize(const __grid_constant
   frame.mark(0);
   const float sum = cta_sum<kThreads>(part.sum_squares(v), slots);
   frame.mark(1);
-  part.store(p, row, v, sum);
+  part.store(p, row, v, part.factor(p, sum));
 }
 
 }  // namespace megartp::device

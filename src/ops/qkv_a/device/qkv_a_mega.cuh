@@ -76,7 +76,7 @@ struct QkvAFinalizeMega : MegaOpcodes<kOp> {
         if (pieces[i].is_there())
           add_values(c.page(page) + split % 2 * kMegaPageBytes / 2 + pieces[i].at * 32, values[i]);
       if (split % 2 == 0 && split + 1 != splits) continue;
-      c.release_page(page);
+      c.release_read_page(page);
       page.advance(1);
     }
     float sums[kPieces];
@@ -87,10 +87,11 @@ struct QkvAFinalizeMega : MegaOpcodes<kOp> {
       sums[i] = pieces[i].sum_squares(values[i]);
     }
     const float sum = mega_sum(c, sums);
+    const float factor = pieces[0].factor(params(c), sum);
     // A loop, so that the code is there for the second piece.
 #pragma unroll 1
     for (uint32_t i = 0; i < kPieces; ++i) {
-      pieces[0].store(params(c), row, values[0], sum);
+      pieces[0].store(params(c), row, values[0], factor);
       pieces[0] = pieces[1];
 #pragma unroll
       for (int k = 0; k < 8; ++k) values[0][k] = values[1][k];
