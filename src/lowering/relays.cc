@@ -59,6 +59,7 @@ Status insert_relays(TaskGraph& graph, std::vector<Relay> relays) {
     for (auto r = begin; r != next; ++r) {
       Task& task = graph.tasks.emplace_back();
       task.stage = static_cast<uint32_t>(graph.stages.size());
+      task.opcode = abi::kOpcodeRelay;
       task.tile = static_cast<uint32_t>(r - begin);
       for (const uint32_t event : r->waits) {
         task.waits[task.num_waits++] = {event, graph.events[event].threshold};

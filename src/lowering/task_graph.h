@@ -97,6 +97,7 @@ struct Event {
 struct Task {
   uint32_t stage = 0;
   uint32_t tile = 0;
+  uint32_t opcode = 0;                 // the stage's
   uint32_t join_group = abi::kNoJoin;  // global join counter id
   uint8_t num_waits = 0;
   uint8_t num_signals = 0;

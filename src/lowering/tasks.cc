@@ -30,6 +30,7 @@ Status expand_tasks(TaskGraph& graph) {
       stage.tile(t, tile);
       Task& task = graph.tasks.emplace_back();
       task.stage = s;
+      task.opcode = stage.opcode;
       task.tile = t;
       task.num_payload = static_cast<uint8_t>(tile.num_payload);
       task.payload = tile.payload;

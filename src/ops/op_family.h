@@ -261,6 +261,7 @@ std::span<const OpFamily* const> op_families();
 const OpFamily* find_op_family(std::string_view kind);
 const OpFamily* find_op_family_by_opcode(uint32_t opcode);
 std::string_view opcode_name(uint32_t opcode);  // "?" when unknown
+uint32_t find_opcode(std::string_view name);    // kOpcodeNoOp when unknown
 
 // Specs are plain structs of u32 and float words.
 template <class Spec>

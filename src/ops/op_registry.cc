@@ -73,4 +73,12 @@ std::string_view opcode_name(uint32_t opcode) {
   return "?";
 }
 
+uint32_t find_opcode(std::string_view name) {
+  if (name == opcode_name(abi::kOpcodeRelay)) return abi::kOpcodeRelay;
+  for (const OpFamily* f : op_families())
+    for (const OpcodeInfo& info : f->opcodes())
+      if (info.name == name) return info.opcode;
+  return abi::kOpcodeNoOp;
+}
+
 }  // namespace megartp

@@ -240,9 +240,10 @@ TEST(CriticalPath, CostGrowsWithBytesAndWorkers) {
   Task task;
   task.bytes = 4.35e6F;
   TargetDesc t = *find_target("h200");
-  t.task_overhead_us = 0;
-  EXPECT_NEAR(plan::task_cost_us(task, t, 1), 1.0, 1e-6);
-  EXPECT_NEAR(plan::task_cost_us(task, t, 132), 132.0, 1e-4);
+  EXPECT_NEAR(plan::task_work_us(task, t, 1), 1.0, 1e-6);
+  EXPECT_NEAR(plan::task_work_us(task, t, 132), 132.0, 1e-4);
+  t.hidden_loads = 0.25;
+  EXPECT_NEAR(plan::task_work_us(task, t, 132), 99.0, 1e-4);
 }
 
 // Walks the queues the way workers do; true when every task gets its turn.

@@ -16,8 +16,9 @@ struct Schedule {
   std::vector<uint32_t> tasks;
 };
 
-// Time of one tile on one of `num_workers` workers that share the chip's bandwidth and arithmetic evenly.
-double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_workers);
+// Time of one tile on one of `num_workers` workers that share the chip's bandwidth and arithmetic evenly, besides the
+// overhead of a task.
+double task_work_us(const Task& task, const TargetDesc& target, uint32_t num_workers);
 
 Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers);
 

@@ -136,7 +136,12 @@ class ListScheduler {
 std::vector<Nanoseconds> costs_of(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers) {
   std::vector<Nanoseconds> costs;
   costs.reserve(graph.tasks.size());
-  for (const Task& task : graph.tasks) costs.push_back(to_ns(task_cost_us(task, target, num_workers)));
+  const auto& of_ops = target.op_overhead_us;
+  for (const Task& task : graph.tasks) {
+    const auto at = std::ranges::find(of_ops, task.opcode, &std::pair<uint32_t, double>::first);
+    const double overhead_us = at != of_ops.end() ? at->second : target.task_overhead_us;
+    costs.push_back(to_ns(overhead_us + task_work_us(task, target, num_workers)));
+  }
   return costs;
 }
 
@@ -166,13 +171,13 @@ Schedule to_schedule(const std::vector<uint32_t>& order, const std::vector<uint3
   return s;
 }
 
-double task_cost_us(const Task& task, const TargetDesc& target, uint32_t num_workers) {
+double task_work_us(const Task& task, const TargetDesc& target, uint32_t num_workers) {
   // GB/s = 1e3 bytes a microsecond; GFLOP/s likewise.
   const double share = 1e3 / num_workers;
   const double memory_us =
       target.read_gb_per_s > 0 ? static_cast<double>(task.bytes) / (target.read_gb_per_s * share) : 0;
   const double arithmetic_us = target.gflops > 0 ? static_cast<double>(task.flops) / (target.gflops * share) : 0;
-  return target.task_overhead_us + std::max(memory_us, arithmetic_us);
+  return std::max(memory_us * (1 - target.hidden_loads), arithmetic_us);
 }
 
 Schedule schedule_round_robin(const TaskGraph& graph, uint32_t num_workers) {

@@ -14,7 +14,7 @@ using Nanoseconds = uint64_t;  // whole numbers, so that the schedule is the sam
 
 inline Nanoseconds to_ns(double us) { return static_cast<Nanoseconds>(std::llround(std::clamp(us, 0.0, 1e9) * 1e3)); }
 
-// task_cost_us() of each task.
+// Of each task: the overhead of its op and task_work_us().
 std::vector<Nanoseconds> costs_of(const TaskGraph& graph, const TargetDesc& target, uint32_t num_workers);
 
 // For each task the longest path behind it, costs and event latencies.

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "abi/mega.h"
+#include "ops/mega_op.h"
 
 namespace megartp {
 namespace {
@@ -102,11 +103,12 @@ Result<TargetDesc> find_target(std::string_view name) {
 
 TargetDesc mega_target(TargetDesc chip) {
   if (chip.num_sms() == 0) return chip;
-  // On an H200 the cheaper tasks take 3.1 us from when a worker comes to them until their results are stored, their
-  // weights there, and an event 2.4 us from there until a loader has seen it. The insertion packer's plans are within
-  // 1 us of each other for tasks of 2 to 5 us and events of 1 to 3 (docs/performance.md).
+  // On an H200, from traces: an event, from when results are stored until a loader has seen it; what of a tile's
+  // weights comes while its worker waits for inputs or does another tile, by main_q's tiles, which take 7 us, not 12.6.
+  constexpr double kEventUs = 1.7;
+  constexpr double kHiddenLoads = 0.55;
+  // Of ops that say nothing (MegaOpInfo::task_us).
   constexpr double kTaskUs = 3.0;
-  constexpr double kEventUs = 2.0;
   chip.workers_per_sm = abi::kMegaCtasPerSm;
   chip.num_workers *= abi::kMegaCtasPerSm;
   chip.worker_gb_per_s /= abi::kMegaCtasPerSm;
@@ -114,6 +116,9 @@ TargetDesc mega_target(TargetDesc chip) {
   chip.prefetch_bytes = abi::kMegaPages * abi::kMegaPageBytes;
   chip.task_overhead_us = kTaskUs;
   chip.event_latency_us = kEventUs;
+  chip.hidden_loads = kHiddenLoads;
+  for (const MegaOpInfo* op : mega_ops())
+    if (op->task_us > 0) chip.op_overhead_us.emplace_back(op->opcode, op->task_us);
   return chip;
 }
 

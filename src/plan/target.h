@@ -5,6 +5,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "lowering/lower.h"
 #include "megartp/error.h"
@@ -26,6 +28,9 @@ struct TargetDesc {
   double event_latency_us = 0;  // signal to wait, one way
   double signal_us = 0;         // each further signal of a task
   double contended_add_us = 0;  // each add to a counter that others add to as well
+  // (opcode, us): instead of task_overhead_us; ascending.
+  std::vector<std::pair<uint32_t, double>> op_overhead_us{};
+  double hidden_loads = 0;  // share of a task's loads that come while its worker does something else
   // For the simulator (plan/simulate.h); packers do not look at them yet.
   double worker_gb_per_s = 0;   // what one worker alone can read; 0: its even share of the chip's
   uint32_t prefetch_bytes = 0;  // weights that a worker holds of tasks whose inputs are not there yet

@@ -66,6 +66,7 @@ Result<TaskGraph> packing_graph(const Trace& trace, const SimProgram& p) {
     task.num_signals = static_cast<uint8_t>(sim.num_signals);
     std::copy_n(p.waits.begin() + sim.first_wait, sim.num_waits, task.waits.begin());
     std::copy_n(p.signals.begin() + sim.first_signal, sim.num_signals, task.signals.begin());
+    task.opcode = find_opcode(trace.ops[from.op].kind);
     task.bytes = static_cast<float>(from.weight_bytes + from.other_bytes);
     task.flops = static_cast<float>(from.flops);
   }

@@ -12,8 +12,9 @@ Status check(const InstructionCheck& c) {
   return mega_dims_fit(decode_spec<HeadGateSpec>(c.spec).hidden % 8 == 0, "hidden sizes of a multiple of 8");
 }
 
-constexpr std::array<MegaOpInfo, 1> kMegaOps{
-    {{kOpcode_head_gate, "ops/head_gate/device/head_gate_mega.cuh", "HeadGateMega", {}, nullptr, nullptr, check}}};
+constexpr std::array<MegaOpInfo, 1> kMegaOps{MegaOpInfo{
+    kOpcode_head_gate, "ops/head_gate/device/head_gate_mega.cuh", "HeadGateMega", {}, nullptr, nullptr, check}
+                                                 .taking(0.6)};
 
 }  // namespace
 

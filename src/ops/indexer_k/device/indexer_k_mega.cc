@@ -18,14 +18,15 @@ Status check_finalize(const InstructionCheck& c) {
 }
 
 constexpr std::array<MegaOpInfo, 2> kMegaOps{
-    {SplitGemmMegaOp<IndexerKSpec, indexer_k_gemm_slots>::info(kOpcode_indexer_k_gemm, kPacked),
-     {kOpcode_indexer_k_finalize,
-      "ops/indexer_k/device/indexer_k_mega.cuh",
-      "IndexerKFinalizeMega",
-      {},
-      nullptr,
-      nullptr,
-      check_finalize}}};
+    {SplitGemmMegaOp<IndexerKSpec, indexer_k_gemm_slots>::info(kOpcode_indexer_k_gemm, kPacked).taking(2.5),
+     MegaOpInfo{kOpcode_indexer_k_finalize,
+                "ops/indexer_k/device/indexer_k_mega.cuh",
+                "IndexerKFinalizeMega",
+                {},
+                nullptr,
+                nullptr,
+                check_finalize}
+         .taking(1.7)}};
 
 }  // namespace
 

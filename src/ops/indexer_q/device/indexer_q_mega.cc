@@ -18,14 +18,15 @@ Status check_finalize(const InstructionCheck& c) {
 }
 
 constexpr std::array<MegaOpInfo, 2> kMegaOps{
-    {SplitGemmMegaOp<IndexerQSpec, indexer_q_gemm_slots>::info(kOpcode_indexer_q_gemm, kPacked),
-     {kOpcode_indexer_q_finalize,
-      "ops/indexer_q/device/indexer_q_mega.cuh",
-      "IndexerQFinalizeMega",
-      {},
-      nullptr,
-      nullptr,
-      check_finalize}}};
+    {SplitGemmMegaOp<IndexerQSpec, indexer_q_gemm_slots>::info(kOpcode_indexer_q_gemm, kPacked).taking(1.6),
+     MegaOpInfo{kOpcode_indexer_q_finalize,
+                "ops/indexer_q/device/indexer_q_mega.cuh",
+                "IndexerQFinalizeMega",
+                {},
+                nullptr,
+                nullptr,
+                check_finalize}
+         .taking(2.9)}};
 
 }  // namespace
 

@@ -50,13 +50,14 @@ Status check(const InstructionCheck& c) {
                   p.row_count * s.heads, p.kv_end - p.kv_begin));
 }
 
-constexpr std::array<MegaOpInfo, 1> kMegaOps{{{kOpcode_indexer_score,
-                                               "ops/indexer_score/device/indexer_score_mega.cuh",
-                                               "IndexerScoreMega",
-                                               {},
-                                               num_pages,
-                                               maps,
-                                               check}}};
+constexpr std::array<MegaOpInfo, 1> kMegaOps{MegaOpInfo{kOpcode_indexer_score,
+                                                        "ops/indexer_score/device/indexer_score_mega.cuh",
+                                                        "IndexerScoreMega",
+                                                        {},
+                                                        num_pages,
+                                                        maps,
+                                                        check}
+                                                 .taking(2.0)};
 
 }  // namespace
 

@@ -25,7 +25,8 @@ std::vector<MegaOpMap> maps(std::span<const uint32_t>, std::span<const OperandTy
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{
-    {{kOpcode_main_q, "ops/main_q/device/main_q_mega.cuh", "MainQMega", kPacked, num_pages, maps, check}}};
+    MegaOpInfo{kOpcode_main_q, "ops/main_q/device/main_q_mega.cuh", "MainQMega", kPacked, num_pages, maps, check}
+        .taking(2.5)};
 
 }  // namespace
 

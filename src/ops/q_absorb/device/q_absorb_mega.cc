@@ -36,7 +36,8 @@ Status check(const InstructionCheck& c) {
 }
 
 constexpr std::array<MegaOpInfo, 1> kMegaOps{
-    {{kOpcode_q_absorb, "ops/q_absorb/device/q_absorb_mega.cuh", "QAbsorbMega", {}, num_pages, maps, check}}};
+    MegaOpInfo{kOpcode_q_absorb, "ops/q_absorb/device/q_absorb_mega.cuh", "QAbsorbMega", {}, num_pages, maps, check}
+        .taking(3.5)};
 
 }  // namespace
 

@@ -31,14 +31,16 @@ Status check_finalize(const InstructionCheck& c) {
                        "and up to 8 splits");
 }
 
-constexpr std::array<MegaOpInfo, 2> kMegaOps{{SplitGemmMegaOp<QkvASpec, slots>::info(kOpcode_qkv_a_gemm, kPacked),
-                                              {kOpcode_qkv_a_finalize,
-                                               "ops/qkv_a/device/qkv_a_mega.cuh",
-                                               "QkvAFinalizeMega",
-                                               {},
-                                               num_finalize_pages,
-                                               nullptr,
-                                               check_finalize}}};
+constexpr std::array<MegaOpInfo, 2> kMegaOps{
+    {SplitGemmMegaOp<QkvASpec, slots>::info(kOpcode_qkv_a_gemm, kPacked).taking(2.6),
+     MegaOpInfo{kOpcode_qkv_a_finalize,
+                "ops/qkv_a/device/qkv_a_mega.cuh",
+                "QkvAFinalizeMega",
+                {},
+                num_finalize_pages,
+                nullptr,
+                check_finalize}
+         .taking(2.5)}};
 
 }  // namespace
 

@@ -18,13 +18,14 @@ Status check(const InstructionCheck& c) {
   return mega_dims_fit(s.cols % 8 == 0 && s.cols <= kMaxColumns, "rows of a multiple of 8 up to 8192 values");
 }
 
-constexpr std::array<MegaOpInfo, 1> kMegaOps{{{kOpcode_add_rmsnorm_quant,
-                                               "ops/rmsnorm_quant/device/rmsnorm_quant_mega.cuh",
-                                               "RmsnormQuantMega",
-                                               {},
-                                               num_pages,
-                                               nullptr,
-                                               check}}};
+constexpr std::array<MegaOpInfo, 1> kMegaOps{MegaOpInfo{kOpcode_add_rmsnorm_quant,
+                                                        "ops/rmsnorm_quant/device/rmsnorm_quant_mega.cuh",
+                                                        "RmsnormQuantMega",
+                                                        {},
+                                                        num_pages,
+                                                        nullptr,
+                                                        check}
+                                                 .taking(3.6)};
 
 }  // namespace
 
