@@ -57,14 +57,13 @@ Result<trace::Trace> simulate_kernels(const SimulateArgs& a, const OpGraph& grap
   return trace::trace_of_simulation(plan, result, std::move(meta));
 }
 
-// The persistent kernel, medians of its first trace: a tile of q_absorb, whose weights are there and whose inputs are
-// small, from when consumers come to it until its results are stored; and from there, of the last signaller of an
-// event, until a loader has seen the event. A worker has one page of weights on its way at a time, and main_q's tiles,
-// which are little else, take 1.18 us a page. The packer's costs (mega_target) are near; they are what gave the best
-// plans.
+// The persistent kernel, from its traces: the median of what a tile of an op takes from when its inputs are there until
+// its results are stored (MegaOpInfo::task_us; the packer knows them by op), and from there, of the last signaller of
+// an event, until a loader has seen the event. A worker has one page of weights on its way at a time, and main_q's
+// tiles, which are little else, take 1.18 us a page.
 void add_mega_costs(SimCosts& costs) {
-  costs.task_ns = 3100;
-  costs.event_ns = 2400;
+  costs.task_ns = 2500;
+  costs.event_ns = 1700;
   costs.worker_bytes_per_ns = abi::kMegaPageBytes / 1180.0;
 }
 
