@@ -73,6 +73,26 @@ __device__ inline float warp_sum(float v) {
   for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffU, v, offset);
   return v;
 }
+// The same of each of v, a power of two of them up to 32, in v[0] of the lanes to whom it returns that one's index.
+// Lanes share the sums as they go: 9 exchanges for 8, not 40.
+template <int kCount>
+__device__ __forceinline__ uint32_t warp_sum_of_each(float (&v)[kCount]) {
+  static_assert(kCount > 0 && (kCount & (kCount - 1)) == 0 && kCount <= 32);
+  uint32_t index = 0;
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const int half = offset * kCount / 32;  // of the sums that a lane still has
+    const bool is_upper = (threadIdx.x & offset) != 0;
+    if (half == 0) v[0] += __shfl_xor_sync(0xffffffffU, v[0], offset);
+#pragma unroll
+    for (int i = 0; i < half; ++i) {
+      const float sent = is_upper ? v[i] : v[i + half];
+      v[i] = (is_upper ? v[i + half] : v[i]) + __shfl_xor_sync(0xffffffffU, sent, offset);
+    }
+    if (is_upper) index += half;
+  }
+  return index;
+}
 template <int kLanes>
 __device__ inline float group_max(float v) {
 #pragma unroll

@@ -302,14 +302,8 @@ template <int kPieces>
 __device__ inline float mega_sum(MegaContext& c, float (&v)[kPieces]) {
   static_assert(kMegaConsumerWarps * kPieces <= sizeof c.s.reduce / sizeof(float));
   const uint32_t warp = warp_index();  // by all lanes
-  // Code for one piece, to whose register the others move.
-#pragma unroll 1
-  for (int i = 0; i < kPieces; ++i) {
-    const float sum = warp_sum(v[0]);
-    if (lane_index() == 0) c.s.reduce[i * kMegaConsumerWarps + warp] = sum;
-#pragma unroll
-    for (int k = 0; k + 1 < kPieces; ++k) v[k] = v[k + 1];
-  }
+  const uint32_t piece = warp_sum_of_each(v);
+  c.s.reduce[piece * kMegaConsumerWarps + warp] = v[0];
   c.sync_consumers();
   float sum = 0.0F;
 #pragma unroll

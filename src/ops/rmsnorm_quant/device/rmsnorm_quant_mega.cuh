@@ -48,15 +48,24 @@ struct RmsnormQuantMega : MegaOpcodes<kOp> {
     c.wait_inputs_ready();  // before the first store
     const uint32_t begin = c.payload()[1] / 8;
     const uint32_t end = begin + c.payload()[2] / 8;
+    // This thread's sums of pieces 128 threads apart, the last one in the last register.
+    float sums[kMaxPieces] = {};
+    uint32_t pieces = 0;
 #pragma unroll 1
-    for (uint32_t at = threadIdx.x; at < warps * 32; at += kMegaConsumers) {
+    for (uint32_t at = threadIdx.x; at < ceil_div(warps * 32, kMegaConsumers) * kMegaConsumers; at += kMegaConsumers) {
       const bool is_there = at < vectors;
       RmsnormPiece piece;
-      const float sum = warp_sum(piece.add(is_there ? x[at] : uint4{}, is_there ? residual_in[at] : uint4{},
-                                           at >= begin && at < end ? p.residual + row * vectors + at : nullptr));
+      const float sum = piece.add(is_there ? x[at] : uint4{}, is_there ? residual_in[at] : uint4{},
+                                  at >= begin && at < end ? p.residual + row * vectors + at : nullptr);
       if (is_there) x[at] = piece.packed();
-      if (lane_index() == 0) c.s.reduce[at / 32] = sum;
+#pragma unroll
+      for (uint32_t k = 0; k + 1 < kMaxPieces; ++k) sums[k] = sums[k + 1];
+      sums[kMaxPieces - 1] = sum;
+      ++pieces;
     }
+    const uint32_t warp = warp_index();  // by all lanes
+    const uint32_t piece = warp_sum_of_each(sums) + pieces;
+    if (piece >= kMaxPieces) c.s.reduce[(piece - kMaxPieces) * kMegaConsumerWarps + warp] = sums[0];
     c.sync_consumers();
     float sum = 0.0F;
 #pragma unroll 8
@@ -78,6 +87,9 @@ struct RmsnormQuantMega : MegaOpcodes<kOp> {
   }
 
  private:
+  static constexpr uint32_t kMaxPieces = 8;
+  static_assert(kMaxPieces * kMegaConsumerWarps <= sizeof MegaShared::reduce / sizeof(float));
+
   __device__ static void load_row(MegaContext& c, const PageCursor& page, const uint8_t* rows, uint64_t row,
                                   bool is_weight) {
     if (is_weight) {
