@@ -138,7 +138,6 @@ TEST(PlanFile, LyingSizesAllocateNothing) {
     const size_t at = bytes.find("\"" + field + "\":") + field.size() + 3;
     size_t end = at;
     while (bytes[end] >= '0' && bytes[end] <= '9') ++end;
-    const std::string header_start = bytes.substr(0, at);
     // Keep the header's length: take the digits out of the graph name's value.
     bytes.replace(at, end - at, "4294967295");
     uint64_t header_bytes = 0;
